@@ -1,0 +1,170 @@
+"""The contract of a cell, resolved to integers: arguments, launches, routes, modules.
+
+cohort.yaml writes these with expressions (`qualify.cohort`); here every expression is a number, because this is
+what is frozen, hashed, given to workers and read by judges.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from qualify.domain import Runtime
+from qualify.model import Document, Hex64, Name, Ratio, Segment
+
+ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar"]
+#: Kinds that DESIGN section 6 names and no runtime implements yet; refused by name.
+LATER_KINDS = ("struct", "pointers", "tensormap", "constant")
+ScratchInit = Literal["poison", "zero-by-route", "zero-at-load"]
+#: The same cell under other values or placement. Never another shape (R6.4).
+Variant = Literal["ordinary", "exceptional"]
+Symbol = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_:<>, ]{0,2047}$")]
+
+
+class Normal(Document):
+    """Twelve summed 16-bit words: mean and scale (one standard deviation) of the values."""
+
+    mean: Ratio
+    scale: Ratio
+
+
+class Uniform(Document):
+    """Equal chances from low (included) to high (left out)."""
+
+    low: Ratio
+    high: Ratio
+
+
+class Fill(Document):
+    """The distribution of an input's values under a secret seed; exactly one is named."""
+
+    normal: Normal | None = None
+    uniform: Uniform | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Fill:
+        if (self.normal is None) == (self.uniform is None):
+            raise ValueError("name exactly one of normal and uniform")
+        return self
+
+
+class Argument(Document):
+    """One argument of the ABI, in order. `shape` is in elements, `align` in bytes; a scalar has a `value`."""
+
+    name: Name
+    kind: ArgumentKind
+    dtype: Name
+    shape: tuple[int, ...] = ()
+    align: int = 1
+    fill: Fill | None = None
+    value: Ratio | None = None
+    init: ScratchInit | None = None
+
+    @property
+    def elements(self) -> int:
+        """The number of elements; 1 for a scalar."""
+        return prod(self.shape)
+
+    @property
+    def is_buffer(self) -> bool:
+        """Whether the argument is passed as a pointer to device memory."""
+        return self.kind != "scalar"
+
+
+class Kernel(Document):
+    """One kernel launch: grid in blocks, block in threads, dynamic shared memory in bytes."""
+
+    symbol: Symbol
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int] | None = None
+    shared_bytes: int = 0
+    cooperative: bool = False
+    arguments: tuple[Name, ...] | None = None
+
+    @property
+    def threads(self) -> int:
+        """Threads of one block."""
+        return prod(self.block)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return prod(self.grid)
+
+
+class Memset(Document):
+    """One step of a route that sets every byte of a buffer."""
+
+    memset: Name
+    byte: Annotated[int, Field(ge=0, le=255)] = 0
+
+
+Launch = Kernel | Memset
+
+
+class Arm(Document):
+    """One route of a subject: what is loaded and launched. `identity` is None if it could not be composed."""
+
+    route: Segment
+    identity: Hex64 | None
+    error: str | None = None
+    launches: tuple[Launch, ...]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The launches that run code."""
+        return tuple(launch for launch in self.launches if isinstance(launch, Kernel))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The entry points that the route launches, each once, in order of first use."""
+        return tuple(dict.fromkeys(kernel.symbol for kernel in self.kernels))
+
+
+class FragmentRef(Document):
+    """One source file of a module: its path in the workspace's cohorts folder and the BLAKE3 of its bytes."""
+
+    path: str
+    blake3: Hex64
+
+
+class Module(Document):
+    """Everything that a compiler is told. Its identity is the keyed BLAKE3 of these canonical bytes (R6.3)."""
+
+    format: Literal[1] = 1
+    frontend: Literal["cuda", "opencl", "simulated"]
+    runtime: Runtime
+    fragments: tuple[FragmentRef, ...]
+    options: tuple[str, ...]
+    defines: dict[str, str]
+    launches: tuple[Launch, ...]
+    arguments: tuple[Argument, ...]
+    target: str
+    toolkit_build: str
+
+
+class Cell(Document):
+    """One point of an operation: integers for expressions, names for `{placeholders}`."""
+
+    id: Segment
+    integers: dict[Name, int]
+    names: dict[Name, str]
+    timed: bool = True
+
+
+class Numeric(Document):
+    """When an output is close enough to the exact one (gate numeric)."""
+
+    multiple: Ratio = "2"
+    floor_ulp: Annotated[int, Field(ge=0)] = 4
+    cap_relative: Ratio
+
+
+class Timing(Document):
+    """What a time is for: eager launches or graph replays, with cold or hot caches."""
+
+    use: Literal["launch", "graph"] = "launch"
+    cache: Literal["cold", "hot"] = "cold"

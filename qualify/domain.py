@@ -1,0 +1,69 @@
+"""Domains: a toolkit and an architecture. A verdict holds in one domain and never crosses it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import StringConstraints
+
+from qualify.model import Document
+
+Runtime = Literal["cuda", "opencl", "simulated"]
+#: What a verdict may claim about hostile candidates (DESIGN section 13).
+Trust = Literal["hostile", "cooperative", "simulated"]
+
+_RUNTIMES: dict[str, Runtime] = {"cuda": "cuda", "pocl": "opencl", "simulated": "simulated"}
+_TRUST: dict[Runtime, Trust] = {"cuda": "hostile", "opencl": "cooperative", "simulated": "simulated"}
+
+ToolkitName = Annotated[str, StringConstraints(pattern=r"^(cuda|pocl|simulated)-[0-9]{1,3}\.[0-9]{1,3}$")]
+ArchName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$")]
+
+
+class Domain(Document):
+    """A toolkit (major.minor) and the board's architecture, `cuda-13.2/sm_90`."""
+
+    toolkit: ToolkitName
+    arch: ArchName
+
+    @property
+    def runtime(self) -> Runtime:
+        """The launch interface that the toolkit's name implies."""
+        return _RUNTIMES[self.toolkit.partition("-")[0]]
+
+    @property
+    def trust(self) -> Trust:
+        """A kernel on a CPU device has the rights of its worker, so only cooperation can be assumed there."""
+        return _TRUST[self.runtime]
+
+    def __str__(self) -> str:
+        return f"{self.toolkit}/{self.arch}"
+
+
+def arch_name(text: str) -> str:
+    """A device's own name for its architecture as a path segment: lower case, other bytes become `-`."""
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:40] or "unknown"
+
+
+class Limits(Document):
+    """What a target can do, from the device or from a sourced table; None is unknown."""
+
+    block_threads: int | None = None
+    block: tuple[int, int, int] | None = None
+    grid: tuple[int, int, int] | None = None
+    shared_bytes: int | None = None
+    parameter_bytes: int | None = None
+    compute_units: int | None = None
+    memory_bytes: int | None = None
+    cache_bytes: int | None = None
+    source: str
+
+
+class Board(Document):
+    """The device that a time belongs to (R7.1); None where the runtime does not say."""
+
+    name: str
+    uuid: str
+    driver: str
+    addressing: Literal["device", "host", "hmm", "ats", "unknown"]
+    limits: Limits

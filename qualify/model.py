@@ -1,0 +1,117 @@
+"""Documents: frozen, closed models whose bytes are canonical.
+
+Everything on disk in an evidence store and everything on a worker's channel is a `Document`. One value has one
+spelling (sorted keys, no blanks, a final LF), so reading can demand that the bytes equal the model's own dump;
+that alone refuses duplicate keys, NaN, floats and every other second spelling (R5.4).
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, StringConstraints, ValidationError
+
+from qualify.errors import DocumentError
+
+MAX_DOCUMENT_BYTES = 4 << 20  # A plan of a thousand subjects is under 3 MiB; facts are far smaller.
+MAX_DEPTH = 24  # The deepest document of ours, a plan's subjects, nests 12 levels.
+MAX_INTEGER = (1 << 63) - 1  # Integers fit int64, so that any reader in any language holds them exactly.
+
+
+def canonical_bytes(value: object) -> bytes:
+    """The one spelling of a JSON value: sorted keys, ASCII, no blanks, a final LF. Raises ValueError on NaN."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def _refuse_inexact(value: Any) -> Any:
+    """Refuse floats and integers beyond int64 anywhere inside a JSON value."""
+    match value:
+        case float():
+            raise ValueError("a float; write an integer, a ratio or a hexadecimal string")
+        case bool() | None | str():
+            pass
+        case int() if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise ValueError("an integer beyond 64 bits")
+        case list():
+            for item in value:
+                _refuse_inexact(item)
+        case dict():
+            for item in value.values():
+                _refuse_inexact(item)
+    return value
+
+
+Json = Annotated[JsonValue, AfterValidator(_refuse_inexact)]
+#: A lower-case name: gate ids, arguments, dtypes.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
+#: One path segment of the evidence alphabet: operations, cells, routes.
+Segment = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,125}[A-Za-z0-9_+-]$|^[A-Za-z0-9_]$")
+]
+Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+#: An exact number: `3`, `-0.25`, `1e-5`, `11/10`.
+Ratio = Annotated[
+    str, StringConstraints(pattern=r"^-?[0-9]{1,18}(\.[0-9]{1,18})?(e-?[0-9]{1,2})?$|^-?[0-9]{1,18}/[1-9][0-9]{0,17}$")
+]
+
+
+def ratio(text: str) -> Fraction:
+    """The exact value of a `Ratio`."""
+    return Fraction(text)
+
+
+class Document(BaseModel):
+    """A frozen model with closed fields and one canonical spelling."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def canonical(self) -> bytes:
+        """The document's bytes: what is written, hashed and compared."""
+        return canonical_bytes(self.model_dump(mode="json"))
+
+    @classmethod
+    def parse(cls, data: bytes, *, limit_bytes: int = MAX_DOCUMENT_BYTES) -> Self:
+        """The document that `data` spells canonically. Raises DocumentError for anything else."""
+        check_shape(data, limit_bytes)
+        try:
+            document = cls.model_validate_json(data)
+            again = document.canonical()
+        except (ValidationError, ValueError, RecursionError) as error:
+            raise DocumentError(f"not a {cls.__name__}: {_first_line(error)}") from error
+        if again != data:
+            raise DocumentError(f"not the canonical bytes of a {cls.__name__}")
+        return document
+
+
+def check_shape(data: bytes, limit_bytes: int) -> None:
+    """Refuse by size and by nesting before any parser sees the bytes. Raises DocumentError."""
+    if len(data) > limit_bytes:
+        raise DocumentError(f"{len(data)} bytes where at most {limit_bytes} are read")
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    in_string = escaped = False
+    for byte in data:
+        if in_string:
+            in_string = escaped or byte != 0x22
+            escaped = not escaped and byte == 0x5C
+        elif byte == 0x22:
+            in_string, escaped = True, False
+        elif byte in b"[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise DocumentError(f"nested deeper than {MAX_DEPTH} levels")
+        elif byte in b"]}":
+            depth -= 1
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{where}: {first['msg']}" if where else first["msg"]
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

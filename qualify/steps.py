@@ -1,0 +1,247 @@
+"""The words that a measuring worker understands, and its answers.
+
+A worker interprets steps and knows no verdict; a gate composes them (`qualify.program`) and needs no worker code.
+Buffers are named `<argument>.<set>`: set 0 for a checked launch, one set a pass for a timed segment. Device steps
+end before the next is announced, so that a loss has an owner (DESIGN section 3).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from qualify.contract import Launch
+from qualify.domain import Board
+from qualify.model import Document, Hex16, Hex64, Json, Name
+
+ArmName = Literal["candidate", "incumbent"]
+
+
+class Load(Document):
+    """Load object code, the next raw buffer of the message, as `arm`."""
+
+    do: Literal["load"] = "load"
+    arm: ArmName
+    object_blake3: Hex64
+    symbols: tuple[str, ...]
+
+
+class Placement(Document):
+    """A buffer of the arena: where its elements lie. Bytes outside every placement carry the zone pattern."""
+
+    buffer: str
+    dtype: Name
+    offset_bytes: Annotated[int, Field(ge=0)]
+    size_bytes: Annotated[int, Field(ge=0)]
+
+
+class Arena(Document):
+    """Allocate the session's one arena and write the zone pattern over all of it. Nothing is ever freed (R9.1)."""
+
+    do: Literal["arena"] = "arena"
+    size_bytes: Annotated[int, Field(gt=0)]
+    placements: tuple[Placement, ...]
+    zone_seed: Hex16
+
+
+class Values(Document):
+    """Seeded values (R5.6): fixed point with 32 fraction bits, then one correctly rounded conversion to `dtype`.
+
+    normal: base + scale * (sum of twelve 16-bit words, centred) / 65,536. uniform: base + scale * word / 2^32.
+    One element in eight takes one of `specials` (bit patterns) where there are any.
+    """
+
+    make: Literal["values"] = "values"
+    dtype: Name
+    distribution: Literal["normal", "uniform"]
+    base: int
+    scale: int
+    seed: Hex16
+    specials: tuple[int, ...] = ()
+
+
+class Poison(Document):
+    """Finite random bits whose complement is finite too; run i+1 uses the complement of run i (R9.1)."""
+
+    make: Literal["poison"] = "poison"
+    dtype: Name
+    seed: Hex16
+    complement: bool = False
+
+
+class Zeros(Document):
+    """All bits zero."""
+
+    make: Literal["zeros"] = "zeros"
+
+
+Recipe = Annotated[Values | Poison | Zeros, Field(discriminator="make")]
+
+
+class Fill(Document):
+    """Write a recipe's values to every element of a buffer."""
+
+    do: Literal["fill"] = "fill"
+    buffer: str
+    recipe: Recipe
+
+
+class Scrub(Document):
+    """Overwrite the shared memory of every multiprocessor with a pattern (R9.3)."""
+
+    do: Literal["scrub"] = "scrub"
+    seed: Hex16
+
+
+class Slot(Document):
+    """One argument as launched: a buffer's name without its set, or a scalar's little-endian bytes in hex."""
+
+    argument: Name
+    buffer: str | None = None
+    value: str | None = None
+
+
+class Run(Document):
+    """Execute a route's launches once on one set of buffers and wait for the end."""
+
+    do: Literal["launch"] = "launch"
+    arm: ArmName
+    launches: tuple[Launch, ...]
+    slots: tuple[Slot, ...]
+    set: int = 0
+
+
+class Segment(Document):
+    """One timed segment in the order of R10.3, steps 1 to 10; stamps and digests come back.
+
+    `lead_in` and `timed` name one set a pass; `passes` of them make one unit. `poisoned` lists (argument, dtype) of
+    outputs and scratch; each of its buffers in every named set is poisoned under `seed`.
+    """
+
+    do: Literal["segment"] = "segment"
+    arm: ArmName
+    launches: tuple[Launch, ...]
+    slots: tuple[Slot, ...]
+    lead_in: tuple[int, ...]
+    timed: tuple[int, ...]
+    passes: Annotated[int, Field(ge=1)] = 1
+    poisoned: tuple[tuple[Name, Name], ...]
+    digested: tuple[Name, ...]
+    seed: Hex16
+    flush_bytes: Annotated[int, Field(ge=0)]
+
+
+class Digest(Document):
+    """FNV-1a 64 over the logical elements of each buffer, row-major, little-endian (R9.4)."""
+
+    do: Literal["digest"] = "digest"
+    buffers: tuple[str, ...]
+
+
+class Zones(Document):
+    """Compare every byte outside the placements with the zone pattern."""
+
+    do: Literal["zones"] = "zones"
+
+
+class Unwritten(Document):
+    """Count the elements of a buffer that still equal a poison."""
+
+    do: Literal["unwritten"] = "unwritten"
+    buffer: str
+    poison: Poison
+
+
+class Read(Document):
+    """Copy a buffer's bytes into the message."""
+
+    do: Literal["read"] = "read"
+    buffer: str
+
+
+class Query(Document):
+    """Ask for the device, for a loaded kernel, or (simulated only) for the trace of device operations."""
+
+    do: Literal["query"] = "query"
+    what: Literal["device", "kernel", "trace"]
+    arm: ArmName | None = None
+    symbol: str | None = None
+
+
+Step = Annotated[
+    Load | Arena | Fill | Scrub | Run | Segment | Digest | Zones | Unwritten | Read | Query, Field(discriminator="do")
+]
+
+
+class Done(Document):
+    """A step that has nothing to tell but that it ended."""
+
+    did: Literal["done"] = "done"
+
+
+class Refused(Document):
+    """The device or its driver refused a step (a bad launch, an unknown symbol). No later step was run."""
+
+    did: Literal["refused"] = "refused"
+    error: str
+
+
+class Digests(Document):
+    """One digest a buffer, in the order asked."""
+
+    did: Literal["digests"] = "digests"
+    values: tuple[Hex16, ...]
+
+
+class Damage(Document):
+    """Zone bytes that changed: how many, and the first as an offset into the arena."""
+
+    did: Literal["damage"] = "damage"
+    bytes: int
+    first_offset: int | None
+
+
+class Equal(Document):
+    """Elements that equal the poison: how many, and the first index."""
+
+    did: Literal["equal"] = "equal"
+    elements: int
+    first_index: int | None
+
+
+class Bytes(Document):
+    """A buffer's content; the bytes are the next raw buffer of the message."""
+
+    did: Literal["bytes"] = "bytes"
+    size_bytes: int
+
+
+class Stamps(Document):
+    """One segment's clock in nanoseconds, START of the first timed launch then END of each unit, and its checks.
+
+    `digests` holds one row a set in the order lead-in then timed, one digest a `digested` argument.
+    """
+
+    did: Literal["stamps"] = "stamps"
+    start_ns: int
+    unit_end_ns: tuple[int, ...]
+    digests: tuple[tuple[Hex16, ...], ...]
+    damage: Damage
+    host_bound: bool | None
+
+
+class Answer(Document):
+    """What a query found."""
+
+    did: Literal["answer"] = "answer"
+    board: Board | None = None
+    facts: Json = None
+
+
+Record = Annotated[Done | Refused | Digests | Damage | Equal | Bytes | Stamps | Answer, Field(discriminator="did")]
+
+
+def owner(step: Step) -> ArmName | None:
+    """The arm whose code a step can run; a worker lost in any other step is the rig's loss."""
+    return step.arm if isinstance(step, Load | Run | Segment) else None

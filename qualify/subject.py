@@ -1,0 +1,42 @@
+"""The subject: what one verdict is about, and all that a judge may know of the contract."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from qualify.contract import Argument, Arm, Cell, Numeric, Timing, Variant
+from qualify.domain import Domain, Limits
+from qualify.model import Document, Segment
+
+
+class Subject(Document):
+    """(operation, cell, candidate, incumbent, domain, attempt), frozen when the run is planned.
+
+    `role` is `plain` for the fallback route, which is judged first and never timed: the incumbent of a plain
+    subject is itself.
+    """
+
+    operation: Segment
+    domain: Domain
+    cell: Cell
+    arguments: tuple[Argument, ...]
+    variants: tuple[Variant, ...]
+    role: Literal["plain", "candidate"]
+    candidate: Arm
+    incumbent: Arm
+    bits: Literal["own", "identical"]
+    numeric: Numeric
+    timing: Timing
+    limits: Limits
+    attempt: Annotated[int, Field(ge=1)] = 1
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Cell and route: the subject's folder in its run."""
+        return self.cell.id, self.candidate.route
+
+    def buffers(self, *kinds: str) -> tuple[Argument, ...]:
+        """The buffer arguments of those kinds, in ABI order."""
+        return tuple(argument for argument in self.arguments if argument.kind in kinds)
