@@ -6,6 +6,8 @@ what is frozen, hashed, given to workers and read by judges.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Literal
 
@@ -168,3 +170,21 @@ class Timing(Document):
 
     use: Literal["launch", "graph"] = "launch"
     cache: Literal["cold", "hot"] = "cold"
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A module with its fragments' text by path, ready for a compiler; `identity` is the module's keyed BLAKE3."""
+
+    module: Module
+    identity: str
+    fragments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class ReferenceSource:
+    """The contract's exact reference: trusted Python of the workspace, run in the reference worker only."""
+
+    path: str
+    code: bytes
+    function: str
