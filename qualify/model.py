@@ -11,7 +11,15 @@ import json
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    JsonValue,
+    StringConstraints,
+    ValidationError,
+)
 
 from qualify.errors import DocumentError
 
@@ -53,9 +61,18 @@ Segment = Annotated[
 ]
 Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+
+
+def integer_as_text(value: object) -> object:
+    """An integer as its decimal text, so that people write `multiple: 2`; canonical bytes still hold text only."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 #: An exact number: `3`, `-0.25`, `1e-5`, `11/10`.
 Ratio = Annotated[
-    str, StringConstraints(pattern=r"^-?[0-9]{1,18}(\.[0-9]{1,18})?(e-?[0-9]{1,2})?$|^-?[0-9]{1,18}/[1-9][0-9]{0,17}$")
+    str,
+    BeforeValidator(integer_as_text),
+    StringConstraints(pattern=r"^-?[0-9]{1,18}(\.[0-9]{1,18})?(e-?[0-9]{1,2})?$|^-?[0-9]{1,18}/[1-9][0-9]{0,17}$"),
 ]
 
 
