@@ -1,0 +1,44 @@
+"""The suite's own rules: a skip fails, and `gpu` tests run exactly where there is a board."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import nvidia_devices
+from tests.house.tree import ROOT
+
+SUITE = """
+import pytest
+
+@pytest.mark.gpu
+def test_board():
+    raise AssertionError("ran where there is no board")
+
+def test_skips():
+    pytest.skip("no reason is good enough")
+
+@pytest.mark.xfail
+def test_expects_to_fail():
+    raise AssertionError
+
+def test_passes():
+    pass
+"""
+
+
+def test_a_skip_and_an_expected_failure_fail(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests/conftest.py", tmp_path)
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs a board\n")
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not board")
+    result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert "2 failed, 1 passed, 1 deselected" in result.stdout, result.stdout
+
+
+def test_a_board_is_a_numbered_device_node(tmp_path: Path) -> None:
+    for name in ("nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    assert nvidia_devices(tmp_path) == ()
+    (tmp_path / "nvidia0").touch()
+    assert nvidia_devices(tmp_path) == (tmp_path / "nvidia0",)
