@@ -25,10 +25,12 @@ def test_the_version_of_the_package_is_that_of_the_project() -> None:
 
 
 def test_the_lock_satisfies_every_declared_dependency() -> None:
-    declared = (
-        PROJECT["dependencies"] + PROJECT["optional-dependencies"]["opencl"] + pyproject()["dependency-groups"]["dev"]
+    groups = (
+        PROJECT["dependencies"],
+        PROJECT["optional-dependencies"]["opencl"],
+        pyproject()["dependency-groups"]["dev"],
     )
-    for requirement in map(Requirement, declared):
+    for requirement in map(Requirement, itertools.chain(*groups)):
         version = locked().get(requirement.name.lower())
         assert version is not None, f"{requirement.name} is not in requirements.lock; run make lock"
         assert requirement.specifier.contains(version), f"{requirement} against {version}; run make lock"
