@@ -1,0 +1,272 @@
+"""A device: one method a step, and what every device refuses before it touches memory.
+
+A device interprets steps and knows no verdict. Whatever the candidate can cause (an unknown symbol, a bad launch)
+is a `StepRefused` with the reason; what only the rig can cause is a `RigError`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from blake3 import blake3
+
+from qualify.arena import gaps
+from qualify.contract import Kernel, Launch, Memset
+from qualify.domain import Board
+from qualify.elements import DTYPES
+from qualify.steps import (
+    Answer,
+    Arena,
+    ArmName,
+    Damage,
+    Digest,
+    Digests,
+    Equal,
+    Fill,
+    Load,
+    Placement,
+    Query,
+    Read,
+    Recipe,
+    Run,
+    Scrub,
+    Segment,
+    Slot,
+    Stamps,
+    Unwritten,
+    Values,
+    Zeros,
+    Zones,
+)
+
+#: A launch's argument: a place in the arena, or a scalar's little-endian bytes.
+Bound = Placement | bytes
+#: What the harness compares its own kernel's answers with before an arm is loaded.
+CANARY_SEED = "c0ffee5eed00cafe"
+
+
+class StepRefused(Exception):
+    """The device or its driver refuses a step; `error` is what the record says."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Device(ABC):
+    """One device with one arena, for one session. Steps end before they return (DESIGN section 3).
+
+    Public methods check what is the same for every device, then call the one with an underscore.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, Placement] = {}
+        self._zone_seed: str | None = None
+        self._arena_bytes = 0
+        self._gaps: tuple[tuple[int, int], ...] = ()
+        self._loaded: dict[ArmName, tuple[str, ...]] = {}
+
+    @abstractmethod
+    def board(self) -> Board:
+        """The device as a board that times belong to."""
+
+    @abstractmethod
+    def canary(self) -> None:
+        """Run a harness kernel and check its answer. Raises RigError: no kernel can be blamed after that."""
+
+    def load(self, step: Load, code: bytes) -> None:
+        """Load an arm's object code. Raises StepRefused for other bytes than the step names, or unknown symbols."""
+        if blake3(code).hexdigest() != step.object_blake3:
+            raise StepRefused(f"{len(code)} bytes that are not object {step.object_blake3}")
+        if step.arm in self._loaded:
+            raise StepRefused(f"{step.arm} is loaded already")
+        self._load(step.arm, code, step.symbols)
+        self._loaded[step.arm] = step.symbols
+
+    def arena(self, step: Arena) -> None:
+        """Allocate the session's one arena and write the zone pattern over it. Raises StepRefused."""
+        if self._zone_seed is not None:
+            raise StepRefused("the session's one arena is there already")
+        names = [placement.buffer for placement in step.placements]
+        if len(set(names)) != len(names):
+            raise StepRefused("two buffers of one name")
+        for placement in step.placements:
+            dtype = DTYPES.get(placement.dtype)
+            if dtype is None or placement.size_bytes % dtype.size_bytes:
+                raise StepRefused(
+                    f"{placement.buffer}: {placement.size_bytes} bytes of unknown or cut {placement.dtype}"
+                )
+        try:
+            self._gaps = gaps(step.placements, step.size_bytes)
+        except ValueError as error:
+            raise StepRefused(str(error)) from error
+        self._arena(step.size_bytes, step.zone_seed)
+        self._arena_bytes, self._zone_seed = step.size_bytes, step.zone_seed
+        self._places = {placement.buffer: placement for placement in step.placements}
+
+    def fill(self, step: Fill) -> None:
+        """Write a recipe to a buffer. Raises StepRefused for an unknown buffer or another dtype than its own."""
+        place = self._place(step.buffer)
+        _check_recipe(place, step.recipe)
+        self._fill(place, step.recipe)
+
+    def scrub(self, step: Scrub) -> None:
+        """Overwrite shared memory everywhere."""
+        self._scrub(step.seed)
+
+    def run(self, step: Run) -> None:
+        """Execute the launches once on one set and wait. Raises StepRefused for anything the launch gets wrong."""
+        self._check_arm(step.arm, step.launches)
+        self._run(step)
+
+    def segment(self, step: Segment) -> Stamps:
+        """One timed segment in the order of R10.3. Raises StepRefused; a set named twice is refused too (R10.4)."""
+        self._check_arm(step.arm, step.launches)
+        sets = (*step.lead_in, *step.timed)
+        if len(set(sets)) != len(sets):
+            raise StepRefused("a set is used twice in one segment")
+        if not step.timed or len(step.timed) % step.passes or len(step.lead_in) % step.passes:
+            raise StepRefused(f"{len(step.lead_in)} and {len(step.timed)} passes are no whole units of {step.passes}")
+        for argument, dtype in step.poisoned:
+            for number in sets:
+                place = self._place(f"{argument}.{number}")
+                if place.dtype != dtype:
+                    raise StepRefused(f"{place.buffer} holds {place.dtype}, not {dtype}")
+        for argument in step.digested:
+            for number in sets:
+                self._place(f"{argument}.{number}")
+        return self._segment(step)
+
+    def digest(self, step: Digest) -> Digests:
+        """FNV-1a 64 of each buffer, in the order asked. Raises StepRefused for an unknown buffer."""
+        places = tuple(self._place(buffer) for buffer in step.buffers)
+        return Digests(values=self._digest(places))
+
+    def zones(self, step: Zones) -> Damage:
+        """Count the bytes outside every placement that changed. Raises StepRefused without an arena."""
+        self._seeded(step.do)
+        return self._zones()
+
+    def unwritten(self, step: Unwritten) -> Equal:
+        """Count the elements that still equal the poison. Raises StepRefused for an unknown buffer."""
+        place = self._place(step.buffer)
+        _check_recipe(place, step.poison)
+        return self._unwritten(place, step)
+
+    def read(self, step: Read) -> bytes:
+        """A buffer's bytes. Raises StepRefused for an unknown buffer."""
+        return self._read(self._place(step.buffer))
+
+    def query(self, step: Query) -> Answer:
+        """The board, a loaded kernel's attributes, or the trace. Raises StepRefused for what is not there."""
+        if step.what == "device":
+            return Answer(board=self.board())
+        if step.what == "trace":
+            return self._trace()
+        if step.arm is None or step.symbol not in self._loaded.get(step.arm, ()):
+            raise StepRefused(f"no kernel {step.symbol} is loaded as {step.arm}")
+        return self._kernel(step.arm, step.symbol)
+
+    def close(self) -> None:
+        """Let go of the device. A worker ends after it, so that nothing survives a session."""
+
+    # What a device does ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _load(self, arm: ArmName, code: bytes, symbols: Sequence[str]) -> None: ...
+
+    @abstractmethod
+    def _arena(self, size_bytes: int, zone_seed: str) -> None: ...
+
+    @abstractmethod
+    def _fill(self, place: Placement, recipe: Recipe) -> None: ...
+
+    @abstractmethod
+    def _scrub(self, seed: str) -> None: ...
+
+    @abstractmethod
+    def _run(self, step: Run) -> None: ...
+
+    @abstractmethod
+    def _segment(self, step: Segment) -> Stamps: ...
+
+    @abstractmethod
+    def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]: ...
+
+    @abstractmethod
+    def _zones(self) -> Damage: ...
+
+    @abstractmethod
+    def _unwritten(self, place: Placement, step: Unwritten) -> Equal: ...
+
+    @abstractmethod
+    def _read(self, place: Placement) -> bytes: ...
+
+    @abstractmethod
+    def _kernel(self, arm: ArmName, symbol: str) -> Answer: ...
+
+    def _trace(self) -> Answer:
+        raise StepRefused("this device keeps no trace")
+
+    # Shared checks ---------------------------------------------------------------------------------------------------
+
+    def _place(self, buffer: str) -> Placement:
+        place = self._places.get(buffer)
+        if place is None:
+            raise StepRefused(f"no buffer {buffer} in the arena")
+        return place
+
+    def _seeded(self, what: str) -> str:
+        if self._zone_seed is None:
+            raise StepRefused(f"{what} without an arena")
+        return self._zone_seed
+
+    def _check_arm(self, arm: ArmName, launches: Sequence[Launch]) -> None:
+        if arm not in self._loaded:
+            raise StepRefused(f"{arm} is not loaded")
+        if not launches:
+            raise StepRefused(f"{arm} launches nothing")
+        for launch in launches:
+            if isinstance(launch, Kernel):
+                self._check_kernel(arm, launch)
+
+    def _check_kernel(self, arm: ArmName, kernel: Kernel) -> None:
+        if kernel.symbol not in self._loaded[arm]:
+            raise StepRefused(f"no kernel {kernel.symbol} is loaded as {arm}")
+        if min(*kernel.grid, *kernel.block) < 1:
+            raise StepRefused(f"{kernel.symbol}: grid {kernel.grid} of blocks {kernel.block} has an empty side")
+
+    def _bind(self, kernel: Kernel, slots: Sequence[Slot], number: int) -> tuple[Bound, ...]:
+        """A kernel's arguments in order, on set `number`: all slots, or those that the launch names."""
+        by_name = {slot.argument: slot for slot in slots}
+        names = tuple(by_name) if kernel.arguments is None else kernel.arguments
+        unknown = [name for name in names if name not in by_name]
+        if unknown or len(by_name) != len(slots):
+            raise StepRefused(f"{kernel.symbol}: no argument, or two, of the name {', '.join(unknown)}")
+        return tuple(self._bound(by_name[name], number) for name in names)
+
+    def _bound(self, slot: Slot, number: int) -> Bound:
+        if (slot.buffer is None) == (slot.value is None):
+            raise StepRefused(f"{slot.argument} is neither a buffer nor a value, or both")
+        if slot.buffer is not None:
+            return self._place(f"{slot.buffer}.{number}")
+        try:
+            return bytes.fromhex(slot.value or "")
+        except ValueError as error:
+            raise StepRefused(f"{slot.argument}: {error}") from error
+
+    def _memset_place(self, memset: Memset, slots: Sequence[Slot], number: int) -> Placement:
+        for slot in slots:
+            if slot.argument == memset.memset and slot.buffer is not None:
+                return self._place(f"{slot.buffer}.{number}")
+        raise StepRefused(f"memset of {memset.memset}, which is no buffer argument")
+
+
+def _check_recipe(place: Placement, recipe: Recipe) -> None:
+    if isinstance(recipe, Zeros):
+        return
+    if recipe.dtype != place.dtype:
+        raise StepRefused(f"{place.buffer} holds {place.dtype}, not {recipe.dtype}")
+    if isinstance(recipe, Values) and max(abs(recipe.base), abs(recipe.scale)) >= 1 << 62:
+        raise StepRefused(f"{place.buffer}: values beyond the fixed point of fills")

@@ -1,0 +1,77 @@
+"""The virtual board: what it is, and the scripts that are its object code.
+
+A kernel here is not code but a closed description of behaviour, honest or planted, so that gates and the engine can
+be tested on every outcome without a device. Nothing measured here can be admitted.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from qualify.contract import Symbol
+from qualify.domain import Board, Limits
+from qualify.model import Document
+
+TOOLKIT = "simulated-1.0"
+ARCH = "virtual"
+LIMITS = Limits(
+    block_threads=1024,
+    block=(1024, 1024, 64),
+    grid=((1 << 31) - 1, 65535, 65535),
+    shared_bytes=64 << 10,
+    parameter_bytes=4096,
+    compute_units=8,
+    memory_bytes=256 << 20,
+    cache_bytes=1 << 20,
+    source=TOOLKIT,
+)
+BOARD = Board(name="virtual board", uuid="simulated-0", driver=TOOLKIT, addressing="device", limits=LIMITS)
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Entry(Document):
+    """One scripted kernel. `out` and `inputs` are positions among its arguments; `after` counts earlier launches.
+
+    Honest: add (out = sum of the inputs), copy, nothing. Wrong: zeros, constant (ones), tail (leaves what does not
+    fill a last group of `group`), beyond (writes one element past the end), reads_neighbour (a byte behind its
+    first input decides an output bit), stateful (off by one bit after `after` launches), input_changer,
+    memo_by_pointer (answers again what it once wrote to an address), superbatch (the first launch of a segment's
+    phase does the work of all), poison_detector (skips the work where the answer already is).
+    Faults begin after `after` launches: hang, die, refuse, print (megabytes), slow (of the host, not the clock).
+    """
+
+    does: Literal[
+        "add",
+        "copy",
+        "nothing",
+        "zeros",
+        "constant",
+        "tail",
+        "beyond",
+        "reads_neighbour",
+        "stateful",
+        "input_changer",
+        "memo_by_pointer",
+        "superbatch",
+        "poison_detector",
+    ]
+    out: Count = 0
+    inputs: tuple[Count, ...] = (1, 2)
+    pass_ns: Annotated[int, Field(gt=0)] = 100_000
+    noise_ppm: Count = 200
+    drift_ppm_per_s: int = 0
+    group: Annotated[int, Field(gt=0)] = 4
+    after: Count = 0
+    fault: Literal["hang", "die", "refuse", "print", "slow"] | None = None
+    shared_bytes: Count = 0
+    private_bytes: Count = 0
+    block_threads: Annotated[int, Field(gt=0)] = 1024
+
+
+class Script(Document):
+    """The object code of the virtual board: kernels by symbol."""
+
+    entries: dict[Symbol, Entry]
