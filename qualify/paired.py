@@ -102,11 +102,13 @@ def patterns_at_least(n: int) -> tuple[int, ...]:
     """Entry w: how many of the 2^n sign patterns have a rank sum of w or more, w from 0 to n (n + 1) / 2."""
     if not 1 <= n <= MAX_RATIOS:
         raise ValueError(f"{n} ratios where 1 to {MAX_RATIOS} are decided")
-    counts = [1]
+    width = n // 8 + 1  # Bytes of one count, which is at most 2^n.
+    packed = 1
     for rank in range(1, n + 1):
-        absent = [0] * rank
-        counts = [without + with_ for without, with_ in zip(counts + absent, absent + counts, strict=True)]
-    return tuple(reversed(tuple(accumulate(reversed(counts)))))
+        packed += packed << (8 * width * rank)
+    data = packed.to_bytes((n * (n + 1) // 2 + 1) * width, "big")
+    counts = (int.from_bytes(data[start : start + width], "big") for start in range(0, len(data), width))
+    return tuple(accumulate(counts))[::-1]
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,7 @@ class Window:
 
 def timed(start_ns: int, unit_end_ns: Sequence[int]) -> Timed:
     """A segment from its stamps: unit i is END_i - END_(i-1). Raises ValueError unless the stamps rise."""
-    starts = (start_ns, *unit_end_ns[:-1])
-    units = tuple(end - start for start, end in zip(starts, unit_end_ns, strict=True))
+    units = tuple(end - start for start, end in pairwise((start_ns, *unit_end_ns)))
     return Timed(sum(units), units)
 
 
