@@ -168,8 +168,9 @@ class Device(ABC):
             raise StepRefused(f"no kernel {step.symbol} is loaded as {step.arm}")
         return self._kernel(step.arm, step.symbol)
 
+    @abstractmethod
     def close(self) -> None:
-        """Let go of the device. A worker ends after it, so that nothing survives a session."""
+        """Let go of the device and its memory."""
 
     # What a device does ----------------------------------------------------------------------------------------------
 
