@@ -239,7 +239,7 @@ def power_table(replicates: int) -> None:
     for gain_ppm in (1_000, 2_000, 3_000, 5_000, 10_000):
         gain = 1 + Fraction(gain_ppm, 1_000_000)
         found = [admitted(simulate(each, replicates, gain_ppm, gain), both, limit) for each in (quiet, drift, bursts)]
-        print(f"{gain_ppm / 1e4:<29.1f}% {found[0]:>8} {found[1]:>8} {found[2]:>8}")
+        print(f"{gain_ppm / 1e4:<4.1f}{'%':<26} {found[0]:>8} {found[1]:>8} {found[2]:>8}")
 
 
 def main() -> int:
