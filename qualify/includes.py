@@ -148,7 +148,7 @@ _TOKEN = re.compile(
 
 
 def _logical_lines(text: str, splices: list[int]) -> Iterator[tuple[int, str]]:
-    """Each line after splicing, with the number of its first token and a blank for every comment, as a directive is recognised."""
+    """Each line after splicing, a blank for every comment, with the number of the line where its first token is."""
     newlines = [match.start() for match in re.finditer("\n", text)]
     made: list[str] = []
     start, empty = 1, True

@@ -24,7 +24,7 @@ def refusal(text: str | bytes) -> IncludeError:
         ('/*\n*/ \\\n#inc\\\nlude "x.h"\n', Include(3, "x.h", quoted=True)),
         ('/* a */ #include "x.h"', Include(1, "x.h", quoted=True)),
         ('// " \n#include "x.h"\n// "', Include(2, "x.h", quoted=True)),
-        ('char c = \'"\';\n#include "x.h"\n', Include(3, "x.h", quoted=True)),
+        ('char c = \'"\';\n#include "x.h"\n', Include(2, "x.h", quoted=True)),
         ('#if 0\ndon\'t /* \n#include "x.h"\n#endif // */', Include(3, "x.h", quoted=True)),
         ('int a;\r\n#include "x.h"\r\n', Include(2, "x.h", quoted=True)),
     ],
