@@ -1,0 +1,350 @@
+"""The rig: one toolkit's workers and its board, and a gate's only way to them.
+
+Compile workers are shared and what they made is kept by identity for the whole run, losses too. A measuring worker
+is started for one session and ends with it. The reference worker never meets a candidate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import struct
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Self, TypeVar
+
+from qualify import fill, seeds, toolkits
+from qualify.channel import (
+    Compile,
+    Compiled,
+    Describe,
+    Described,
+    Evaluate,
+    Evaluated,
+    Reply,
+    Request,
+    Wrong,
+)
+from qualify.children import Child, ChildLost, Job, Nursery
+from qualify.contract import Arm, Composed, ReferenceSource, Variant
+from qualify.domain import Board, Limits
+from qualify.errors import RigError
+from qualify.gate import Facts, Loss, Measurement, Outputs, SeriesRef, WorkerLost
+from qualify.identity import content
+from qualify.model import Json, canonical_bytes
+from qualify.objectcode import Built
+from qualify.sessions import LOG_CHARS, MeasuringSession, board_lock, lost
+from qualify.steps import ArmName, Load
+from qualify.subject import Subject
+
+COMPILE_TIMEOUT_S = 60.0
+LOAD_TIMEOUT_S = 60.0
+REFERENCE_TIMEOUT_S = 120.0
+MAX_OBJECT_BYTES = 256 << 20
+#: What a worker may print in its life. A kernel that prints is closed by it; a compiler's warnings are not.
+MEASURE_OUTPUT_BYTES = 1 << 20
+COMPILE_OUTPUT_BYTES = 256 << 20
+REFERENCE_MEMORY_BYTES = 16 << 30
+_REPORT = "report it: the fault is the tool's own, no kernel's"
+F = TypeVar("F", bound=Facts)
+
+
+class _Compilers:
+    """One compile worker a core, started when there is work, and what they made of each module."""
+
+    def __init__(self, nursery: Nursery, job: Job) -> None:
+        self._nursery, self._job = nursery, job
+        self._places = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
+        self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
+        self._lock = threading.Lock()
+        self._made: dict[str, Future[tuple[Built, bytes | None]]] = {}
+
+    def describe(self) -> Described:
+        """What a compile worker says of itself. Raises RigError."""
+        try:
+            answer, _ = self._ask(Describe(), (), 0)
+        except ChildLost as error:
+            raise RigError(f"the compile worker {error.how} before any work: {error.log}", fix=_REPORT) from error
+        if not isinstance(answer, Described):
+            raise RigError(f"expected a description, got {answer.say}", fix=_REPORT)
+        return answer
+
+    def made(self, composed: Composed) -> tuple[Built, bytes | None]:
+        """The report and the object of a module, compiled once a run. Raises ChildLost, the second time too."""
+        with self._lock:
+            future = self._made.get(composed.identity)
+            if future is not None:
+                mine = None
+            else:
+                future = mine = self._made[composed.identity] = Future()
+        if mine is not None:
+            self._make(composed, mine)
+        return future.result()
+
+    def _make(self, composed: Composed, future: Future[tuple[Built, bytes | None]]) -> None:
+        """Compile, and keep the answer or the loss. An error of the rig's own is not kept."""
+        try:
+            future.set_result(self._compile(composed))
+        except ChildLost as error:
+            future.set_exception(error)
+        except BaseException as error:
+            with self._lock:
+                del self._made[composed.identity]
+            future.set_exception(error)
+            raise
+
+    def _compile(self, composed: Composed) -> tuple[Built, bytes | None]:
+        fragments = [composed.fragments[fragment.path] for fragment in composed.module.fragments]
+        answer, data = self._ask(Compile(module=composed.module), fragments, MAX_OBJECT_BYTES)
+        if not isinstance(answer, Compiled) or not _consistent(answer.built, data):
+            raise ChildLost("protocol", 0, "an answer that is no compiler's")
+        return answer.built, data[0] if data else None
+
+    def _ask(self, message: Request, buffers: Sequence[bytes], limit_bytes: int) -> tuple[Reply, tuple[bytes, ...]]:
+        """Ask an idle worker, or a new one; whatever goes wrong, that worker is not used again."""
+        with self._places:
+            child = self._take()
+            try:
+                answer = child.ask(message, buffers, timeout_s=COMPILE_TIMEOUT_S, limit_bytes=limit_bytes)
+            except BaseException:
+                self._nursery.end(child)
+                raise
+            self._idle.put(child)
+            return answer
+
+    def _take(self) -> Child:
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            return self._nursery.start(self._job)
+
+
+def _consistent(built: Built, data: tuple[bytes, ...]) -> bool:
+    """Whether a report fits the bytes that came with it."""
+    if built.state == "refused":
+        return not data and built.object_blake3 is None
+    return len(data) == 1 and built.object_bytes == len(data[0]) and built.object_blake3 == content(data[0])
+
+
+class Rig:
+    """One toolkit of this machine and its board: workers on demand, losses counted, nothing left behind."""
+
+    def __init__(
+        self, toolkit: toolkits.Toolkit, described: Described, nursery: Nursery, compilers: _Compilers
+    ) -> None:
+        """Use `open`."""
+        self.domain_arch: str = described.arch
+        self.toolkit_build: str = described.toolkit_build
+        self.board: Board = described.board
+        self._toolkit, self._nursery, self._compilers = toolkit, nursery, compilers
+        self._closed = threading.Event()
+        self._reference: Child | None = None
+        self._reference_lock = threading.Lock()
+        self._composed: Mapping[str, Composed] = {}
+        self._source: ReferenceSource | None = None
+        self._seed = b""
+        self._losses: Counter[str] = Counter()
+
+    @classmethod
+    def open(cls, toolkit: str) -> Self:
+        """The rig of a toolkit by name, `pocl-3.0`. Raises RigError if toolkit, device or linker is not here."""
+        found = toolkits.find(toolkit)
+        nursery = Nursery()
+        job = Job("compile", found.worker, found.compile_bytes, COMPILE_OUTPUT_BYTES, found.tools)
+        compilers = _Compilers(nursery, job)
+        try:
+            described = compilers.describe()
+            toolkits.check_version(found, described.version)
+        except BaseException:
+            nursery.close()
+            raise
+        return cls(found, described, nursery, compilers)
+
+    @property
+    def limits(self) -> Limits:
+        """What the board can do."""
+        return self.board.limits
+
+    def supply(self, composed: Mapping[str, Composed], reference: ReferenceSource, seed: bytes) -> None:
+        """What a planned run works on: modules by identity, the exact reference, the run's secret seed."""
+        self._composed, self._source, self._seed = dict(composed), reference, seed
+
+    def bench(self, subject: Subject, needed: Mapping[str, tuple[Measurement, str]]) -> GateBench:
+        """One gate's bench for one subject. `needed` holds the measurements of needed gates with their SHA-256."""
+        return GateBench(self, subject, needed)
+
+    def made(self, identity: str) -> tuple[Built, bytes | None]:
+        """The report and the object of a supplied module. Raises ChildLost, KeyError for an unknown identity."""
+        return self._compilers.made(self._composed[identity])
+
+    @contextmanager
+    def measuring(self) -> Iterator[MeasuringSession]:
+        """A fresh measuring worker whose canary ran right, alone with the board. Raises RigError."""
+        toolkit = self._toolkit
+        with board_lock(self.board.uuid, self._closed):
+            job = Job("measure", toolkit.worker, toolkit.measure_bytes, MEASURE_OUTPUT_BYTES, toolkit.tools)
+            child = self._nursery.start(job)
+            try:
+                session = MeasuringSession(child)
+                session.canary()
+                yield session
+            finally:
+                self._nursery.end(child)
+
+    def evaluate(self, subject: Subject, variant: Variant, seed: str) -> Outputs:
+        """The exact outputs for the inputs that (variant, seed) gives. Raises ChildLost, RigError."""
+        if self._source is None:
+            raise RuntimeError("no reference was supplied")
+        wanted = _evaluate(subject, variant, seed, self._source)
+        with self._reference_lock:
+            answer, data = self._ask_reference(wanted, self._source.code)
+        if isinstance(answer, Wrong):
+            raise RigError(
+                f"{self._source.path}: {self._source.function}: expected {answer.expected}, got {answer.got}",
+                fix=f"mend {self._source.function} in {self._source.path}; it is part of the contract",
+            )
+        if not isinstance(answer, Evaluated) or not _complete(subject, answer, data):
+            raise RigError("the reference worker sent something else than the outputs", fix=_REPORT)
+        names = [name for name, _ in answer.outputs]
+        return Outputs(dtype=dict(answer.outputs), data=dict(zip(names, data, strict=True)))
+
+    def _ask_reference(self, wanted: Evaluate, code: bytes) -> tuple[Reply, tuple[bytes, ...]]:
+        """Ask the one reference worker; a lost one is replaced the next time."""
+        child = self._reference or self._nursery.start(
+            Job("reference", "numpy", REFERENCE_MEMORY_BYTES, COMPILE_OUTPUT_BYTES)
+        )
+        self._reference = None
+        try:
+            answer = child.ask(wanted, [code], timeout_s=REFERENCE_TIMEOUT_S)
+        except BaseException:
+            self._nursery.end(child)
+            raise
+        self._reference = child
+        return answer
+
+    def derive(self, label: str) -> str:
+        """16 hexadecimal digits of the run's secret seed for a label."""
+        return seeds.derive(self._seed, label)
+
+    def count(self, loss: WorkerLost) -> WorkerLost:
+        """Note a loss in the account, and give it back to be raised."""
+        self._losses[loss.loss.how] += 1
+        return loss
+
+    def account(self) -> Json:
+        """What the sandbox could not apply here, how many workers were started, how many were lost and how."""
+        return {
+            "toolkit": self._toolkit.name,
+            "not_applied": [*sorted(self._nursery.unapplied)],
+            "workers_started": {**self._nursery.started},
+            "workers_lost": {**self._losses},
+        }
+
+    def close(self) -> None:
+        """End every worker. From any thread, and again; whoever waits for one gets RigError, blaming no kernel."""
+        self._closed.set()
+        self._nursery.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _evaluate(subject: Subject, variant: Variant, seed: str, source: ReferenceSource) -> Evaluate:
+    """The reference's task: the same recipes that a gate fills the device's inputs with."""
+    return Evaluate(
+        path=source.path,
+        function=source.function,
+        cell=subject.cell,
+        arguments=subject.arguments,
+        recipes={argument.name: fill.recipe(argument, variant, seed) for argument in subject.buffers("input", "inout")},
+        finite=variant == "ordinary",
+    )
+
+
+def _complete(subject: Subject, answer: Evaluated, data: tuple[bytes, ...]) -> bool:
+    """Whether every output is there, of 8 bytes an element."""
+    written = subject.buffers("output", "inout")
+    names = [name for name, _ in answer.outputs]
+    sizes = [8 * argument.elements for argument in written]
+    return names == [argument.name for argument in written] and sizes == [len(item) for item in data]
+
+
+class GateBench:
+    """`gate.Bench` for one gate on one subject, and what it gathered: `uses`, `series_data`, `objects`."""
+
+    def __init__(self, rig: Rig, subject: Subject, needed: Mapping[str, tuple[Measurement, str]]) -> None:
+        self._rig, self._subject, self._needed = rig, subject, needed
+        self.uses: dict[str, str] = {}
+        self.series_data: dict[str, bytes] = {}
+        self.objects: dict[str, bytes] = {}
+
+    def build(self, arm: Arm) -> Built:
+        """What the compile worker made of an arm's module; a refusal is data. Raises WorkerLost."""
+        return self._made(arm)[0]
+
+    def exact(self, subject: Subject, variant: Variant, seed: str) -> Outputs:
+        """The exact outputs for the inputs of (variant, seed). Raises WorkerLost, RigError for a wrong reference."""
+        try:
+            return self._rig.evaluate(subject, variant, seed)
+        except ChildLost as error:
+            raise self._rig.count(lost(error, "reference", None)) from error
+
+    @contextmanager
+    def session(self, subject: Subject, *arms: ArmName) -> Iterator[MeasuringSession]:
+        """A fresh measuring worker with those arms loaded. Raises WorkerLost, RigError if the canary fails."""
+        objects = {name: self._loadable(name, _arm(subject, name)) for name in arms}
+        with self._rig.measuring() as session:
+            try:
+                session.load(objects, LOAD_TIMEOUT_S)
+                yield session
+            except WorkerLost as error:
+                self._rig.count(error)
+                raise
+
+    def needed(self, gate: str, facts: type[F]) -> F:
+        """The facts of a needed gate; its file's digest is noted in `uses`. Raises KeyError, DocumentError."""
+        measurement, sha256 = self._needed[gate]
+        self.uses[gate] = sha256
+        return facts.parse(canonical_bytes(measurement.facts))
+
+    def seed(self, label: str) -> str:
+        """16 hexadecimal digits that differ for every subject and label of the run."""
+        return self._rig.derive(f"{'/'.join(self._subject.key)}/{label}")
+
+    def series(self, name: str, values: Sequence[int]) -> SeriesRef:
+        """Keep a series of int64 beside the facts."""
+        data = struct.pack(f"<{len(values)}q", *values)
+        self.series_data[name] = data
+        return SeriesRef(name=name, count=len(values), sha256=hashlib.sha256(data).hexdigest())
+
+    def _made(self, arm: Arm) -> tuple[Built, bytes | None]:
+        if arm.identity is None:
+            raise ValueError(f"{arm.route} has no module: {arm.error}")
+        try:
+            built, data = self._rig.made(arm.identity)
+        except ChildLost as error:
+            raise self._rig.count(lost(error, "compile", self._owner(arm))) from error
+        if data is not None:
+            self.objects[f"objects/{built.object_blake3}.{built.extension}"] = data
+        return built, data
+
+    def _owner(self, arm: Arm) -> ArmName:
+        """Whose module it is. A plain subject is both; then it is the candidate's, which is what is judged."""
+        return "candidate" if arm.identity == self._subject.candidate.identity else "incumbent"
+
+    def _loadable(self, name: ArmName, arm: Arm) -> tuple[Load, bytes]:
+        built, data = self._made(arm)
+        if data is None or built.object_blake3 is None:
+            raise self._rig.count(WorkerLost(Loss(how="refused", step="compile", arm=name, log=built.log[-LOG_CHARS:])))
+        return Load(arm=name, object_blake3=built.object_blake3, symbols=arm.symbols), data
+
+
+def _arm(subject: Subject, name: ArmName) -> Arm:
+    return subject.candidate if name == "candidate" else subject.incumbent

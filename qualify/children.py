@@ -1,0 +1,341 @@
+"""Worker processes: start one in a clean place, ask it, and end it with all that it started.
+
+A worker that dies, hangs, floods or breaks the protocol is data: `ChildLost` says how. Nothing here knows a kernel,
+a gate or a verdict.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from qualify.channel import (
+    MAX_MESSAGE_BYTES,
+    Announce,
+    Channel,
+    Closed,
+    Crash,
+    FromWorker,
+    ProtocolError,
+    Ready,
+    Reply,
+    Request,
+    ToWorker,
+    Unable,
+)
+from qualify.errors import RigError
+
+START_TIMEOUT_S = 60.0
+_GRACE_S = 2.0  # For a worker that closed its channel to end by itself, so that its own signal is seen.
+_KEPT_BYTES = 2048  # Of a worker's output: so much from its start and so much from its end.
+_READ_BYTES = 65_536
+_OUR_CODE_FIX = "report it with this text: the fault is the tool's own, no kernel's"
+
+Kind = Literal["compile", "measure", "reference"]
+How = Literal["died", "hung", "flooded", "protocol"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to start: the worker's kind and name, its address space, what its PATH holds, how much it may print."""
+
+    kind: Kind
+    name: str
+    memory_bytes: int
+    output_bytes: int
+    tools: Mapping[str, Path] = field(default_factory=dict)
+
+
+class ChildLost(Exception):
+    """The worker is gone, and everything that it started: how, with what status, and what it printed."""
+
+    def __init__(self, how: How, status: int, log: str) -> None:
+        super().__init__(f"worker {how} with status {status}")
+        self.how, self.log = how, log
+        self.exit_code = status if status >= 0 else None
+        self.signal = -status if status < 0 else None
+
+
+class Output:
+    """A worker's standard output and error, read to the end by a thread: the first and last bytes, and the count."""
+
+    def __init__(self, descriptor: int, limit_bytes: int, flooded: Callable[[], None]) -> None:
+        self.count, self._limit, self._flooded = 0, limit_bytes, flooded
+        self._head, self._tail = b"", b""
+        self._descriptor = descriptor
+        self._thread = threading.Thread(target=self._read, name="worker output", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while data := self._next():
+            self.count += len(data)
+            room = max(0, _KEPT_BYTES - len(self._head))
+            self._head += data[:room]
+            self._tail = (self._tail + data[room:])[-_KEPT_BYTES:]
+            if self.count > self._limit:
+                self._flooded()
+        os.close(self._descriptor)
+
+    def _next(self) -> bytes:
+        try:
+            return os.read(self._descriptor, _READ_BYTES)
+        except OSError:
+            return b""
+
+    def text(self) -> str:
+        """What was kept, in printable ASCII, after giving the rest a moment to arrive."""
+        self._thread.join(timeout=_GRACE_S)
+        left_out = self.count - len(self._head) - len(self._tail)
+        middle = f"\n[{left_out} bytes left out]\n".encode() if left_out else b""
+        kept = self._head + middle + self._tail
+        return "".join(chr(byte) if 32 <= byte < 127 or byte == 10 else "?" for byte in kept)
+
+
+class Child:
+    """One worker process. One thread asks it; any thread may kill it."""
+
+    def __init__(self, job: Job) -> None:
+        """Start the process. It dies with the calling thread, so only a Nursery calls this."""
+        self.job = job
+        self._fate: How | Literal["closed"] | None = None
+        self._status: int | None = None
+        self._lock = threading.Lock()
+        self._folder = Path(tempfile.mkdtemp(prefix="qualify-"))
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process, printed = _start(job, self._folder, theirs.fileno())
+        self._channel = Channel(os.dup(self._socket.fileno()), FromWorker)
+        self._output = Output(printed, job.output_bytes, lambda: self._kill("flooded"))
+
+    @property
+    def pid(self) -> int:
+        """The process's number, which is also its session's."""
+        return self._process.pid
+
+    @property
+    def printed_bytes(self) -> int:
+        """How much the worker has printed so far."""
+        return self._output.count
+
+    def ready(self) -> tuple[str, ...]:
+        """Await the worker's first message: what it could not apply. Raises RigError if there is none."""
+        try:
+            with self._deadline(START_TIMEOUT_S):
+                message, _ = self._receive(None, 0)
+        except ChildLost as lost:
+            raise RigError(
+                f"expected a {self.job.kind} worker to start, but it {lost.how}: {lost.log.strip() or lost}",
+                fix=f"run `{sys.executable} -P -m qualify.workers --help` and mend what it says",
+            ) from lost
+        if not isinstance(message, Ready):
+            raise RigError(f"expected a ready worker, got {message.say}", fix=_OUR_CODE_FIX)
+        return message.unapplied
+
+    def ask(
+        self,
+        message: Request,
+        buffers: Sequence[bytes] = (),
+        *,
+        timeout_s: float,
+        limit_bytes: int = MAX_MESSAGE_BYTES,
+        announced: Callable[[int], None] | None = None,
+    ) -> tuple[Reply, tuple[bytes, ...]]:
+        """Send a request and await its answer, of `limit_bytes` raw bytes at most; `announced` hears of each step.
+
+        Raises ChildLost if the worker ends, hangs, floods or sends anything but an answer, RigError if the worker's
+        own code fails or its device is not here.
+        """
+        header = ToWorker(buffers=tuple(len(data) for data in buffers), message=message)
+        with self._deadline(timeout_s):
+            self._send(header, buffers)
+            answer, data = self._receive(announced, limit_bytes)
+        if isinstance(answer, Crash):
+            self.close()
+            raise RigError(f"the {self.job.kind} worker failed by itself:\n{answer.traceback}", fix=_OUR_CODE_FIX)
+        if isinstance(answer, Unable):
+            self.close()
+            raise RigError(answer.message, fix=answer.fix)
+        return answer, data
+
+    def _send(self, header: ToWorker, buffers: Sequence[bytes]) -> None:
+        try:
+            self._channel.send(header, buffers)
+        except Closed as error:
+            raise self._lost() from error
+
+    def _receive(self, announced: Callable[[int], None] | None, limit_bytes: int) -> tuple[Reply, tuple[bytes, ...]]:
+        try:
+            while True:
+                header, data = self._channel.receive(limit_bytes)
+                if announced is None or not isinstance(header.message, Announce):
+                    return header.message, data
+                announced(header.message.step)
+        except Closed as error:
+            raise self._lost() from error
+        except ProtocolError as error:
+            raise self.refuse(str(error)) from error
+
+    @contextmanager
+    def _deadline(self, timeout_s: float) -> Iterator[None]:
+        """Kill the worker after that time. An answer that came as late as the kill counts as none."""
+        timer = threading.Timer(timeout_s, self._kill, ["hung"])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        if self._fate is not None:
+            raise self._lost()
+
+    def refuse(self, why: str) -> ChildLost:
+        """End a worker whose messages make no sense; the error to raise."""
+        self._kill("protocol")
+        lost = self._lost()
+        lost.log = f"{why}\n{lost.log}"
+        return lost
+
+    def _lost(self) -> ChildLost:
+        """End what is left of the worker and say how it was lost. Raises RigError if we ended it ourselves."""
+        if self._fate is None:
+            self._await_end(_GRACE_S)
+        status, fate = self._end(), self._fate
+        if fate == "closed":
+            raise RigError("the work was interrupted and its workers ended", fix="run the command again")
+        return ChildLost(fate or "died", status, self._output.text())
+
+    def _await_end(self, timeout_s: float) -> None:
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            select.select([descriptor], [], [], timeout_s)
+            os.close(descriptor)
+
+    def _kill(self, fate: How | Literal["closed"]) -> None:
+        """Kill the worker's session and cut the channel, so that whoever waits for an answer hears of it."""
+        with self._lock:
+            self._fate = self._fate or fate
+            if self._status is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _end(self) -> int:
+        """Kill what is left of the session, reap the worker, remove its folder; its exit status."""
+        with self._lock:
+            if self._status is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+                self._status = self._process.wait()
+                shutil.rmtree(self._folder, ignore_errors=True)
+            return self._status
+
+    def close(self) -> None:
+        """End the worker. May be called from any thread, and again."""
+        self._kill("closed")
+        self._end()
+
+
+class Nursery:
+    """Every child of a rig, started by one thread that lives as long: Linux ties a child's life to that thread."""
+
+    def __init__(self) -> None:
+        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker starter")
+        self._lock = threading.Lock()
+        self._children: set[Child] = set()
+        self._closed = False
+        self.started: dict[str, int] = {"compile": 0, "measure": 0, "reference": 0}
+        self.unapplied: set[str] = set()
+
+    def start(self, job: Job) -> Child:
+        """A ready worker. Raises RigError if it cannot start or the nursery is closed."""
+        try:
+            child = self._starter.submit(self._start, job).result()
+        except RuntimeError as error:
+            raise RigError("the work was interrupted", fix="run the command again") from error
+        try:
+            self.unapplied.update(child.ready())
+        except BaseException:
+            self.end(child)
+            raise
+        return child
+
+    def _start(self, job: Job) -> Child:
+        child = Child(job)
+        with self._lock:
+            self._children.add(child)
+            self.started[job.kind] += 1
+        return child
+
+    def end(self, child: Child) -> None:
+        """End one child and forget it."""
+        child.close()
+        with self._lock:
+            self._children.discard(child)
+
+    def close(self) -> None:
+        """End every child. Whoever waits for one gets RigError, so that no kernel is blamed. May be called again."""
+        self._starter.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            children, self._children = self._children, set()
+        for child in children:
+            child.close()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A worker's whole environment: private folders, no caches, nothing of the parent's (DESIGN section 13)."""
+    clean = {
+        "HOME": str(folder / "home"),
+        "LC_ALL": "C.UTF-8",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PATH": str(folder / "bin"),
+        "POCL_CACHE_DIR": str(folder / "cache"),
+        "POCL_KERNEL_CACHE": "0",
+        "PYOPENCL_COMPILER_OUTPUT": "0",
+        "PYOPENCL_NO_CACHE": "1",
+        "PYTHONHASHSEED": "0",
+        "TMPDIR": str(folder / "tmp"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    if site.ENABLE_USER_SITE:
+        clean["PYTHONUSERBASE"] = site.getuserbase()  # Found through HOME otherwise, which is private here.
+    return clean
+
+
+def _start(job: Job, folder: Path, descriptor: int) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and the descriptor that its standard output and error can be read from."""
+    for name in ("bin", "cache", "home", "tmp", "work"):
+        (folder / name).mkdir()
+    for name, tool in job.tools.items():
+        (folder / "bin" / name).symlink_to(tool)
+    given = {"--channel": descriptor, "--parent": os.getpid(), "--memory": job.memory_bytes}
+    options = [text for name, value in given.items() for text in (name, str(value))]
+    reading, writing = os.pipe()
+    try:
+        process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module, no shell.
+            [sys.executable, "-P", "-m", "qualify.workers", job.kind, job.name, *options],
+            cwd=folder / "work",
+            env=environment(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
+            stderr=writing,
+            pass_fds=(descriptor,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(writing)
+    return process, reading

@@ -1,0 +1,1 @@
+"""The children: processes that compile, measure or evaluate, started by name and imported by nobody."""

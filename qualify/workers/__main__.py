@@ -1,0 +1,57 @@
+"""`python -P -m qualify.workers compile|measure|reference NAME`: one worker on an inherited socket."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import traceback
+from collections.abc import Callable
+
+from qualify.channel import Channel, Closed, Crash, FromWorker, Ready, ToWorker, Unable
+from qualify.errors import QualifyError
+from qualify.workers import sandbox
+
+Serve = Callable[[Channel[ToWorker], str], None]
+_MAX_TRACEBACK_CHARS = 16_384
+
+
+def main() -> None:
+    """Apply the limits, say so, then serve requests until the parent closes the channel."""
+    parser = argparse.ArgumentParser(prog="python -P -m qualify.workers")
+    parser.add_argument("kind", choices=("compile", "measure", "reference"))
+    parser.add_argument("name")
+    parser.add_argument("--channel", type=int, required=True, help="descriptor of the inherited socket")
+    parser.add_argument("--parent", type=int, required=True, help="process to die with")
+    parser.add_argument("--memory", type=int, required=True, help="address space in bytes")
+    given = parser.parse_args()
+    unapplied = sandbox.apply(given.parent, given.memory)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(given.channel, False)
+    with Channel(given.channel, ToWorker) as channel:
+        channel.send(FromWorker(message=Ready(unapplied=unapplied)))
+        _serve(channel, given.kind, given.name)
+
+
+def _serve(channel: Channel[ToWorker], kind: str, name: str) -> None:
+    """Serve until the end. An exception of the worker's own code is sent as such and ends the worker."""
+    try:
+        _server(kind)(channel, name)
+    except Closed:
+        return
+    except QualifyError as error:
+        message = error.args[0] if error.args else str(error)
+        channel.send(FromWorker(message=Unable(message=str(message), fix=error.fix)))
+    except Exception:  # noqa: BLE001 -- the parent must learn of any bug as the rig's own, with its traceback.
+        channel.send(FromWorker(message=Crash(traceback=traceback.format_exc()[-_MAX_TRACEBACK_CHARS:])))
+
+
+def _server(kind: str) -> Serve:
+    """The worker's module is imported by name and late, so that no worker pays for another's libraries."""
+    serve: Serve = importlib.import_module(f"qualify.workers.{kind}").serve
+    return serve
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The compile worker: source in, object code and report out. It runs no kernel."""
+
+from __future__ import annotations
+
+from qualify.channel import Channel, Compile, Compiled, Describe, FromWorker, ToWorker
+from qualify.workers.compilers import open_compiler
+from qualify.workers.compilers.base import Compiler
+
+
+def serve(channel: Channel[ToWorker], name: str) -> None:
+    """Answer requests until the channel closes. Raises RigError if the toolkit is not here."""
+    compiler = open_compiler(name)
+    while True:
+        request, buffers = channel.receive()
+        match request.message:
+            case Describe():
+                channel.send(FromWorker(message=compiler.describe()))
+            case Compile() as wanted:
+                _compile(channel, compiler, wanted, buffers)
+            case other:
+                raise ValueError(f"a compile worker does not {other.say}")
+
+
+def _compile(channel: Channel[ToWorker], compiler: Compiler, wanted: Compile, buffers: tuple[bytes, ...]) -> None:
+    paths = [fragment.path for fragment in wanted.module.fragments]
+    report, data = compiler.build(wanted.module, dict(zip(paths, buffers, strict=True)))
+    raw = () if data is None else (data,)
+    channel.send(FromWorker(buffers=tuple(len(item) for item in raw), message=Compiled(built=report)), raw)

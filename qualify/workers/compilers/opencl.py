@@ -1,0 +1,142 @@
+"""OpenCL C for one PoCL device: fragments lie in the worker's private folder, which is the whole include path.
+
+The object is PoCL's program binary. Its bytes differ between builds of one source, and the code that runs is made
+at the first launch of each local size, so the bytes are kept and never compared (R7.3).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import pyopencl as cl
+from pyopencl import _cl
+
+from qualify.channel import Described
+from qualify.contract import Module
+from qualify.objectcode import Built, Entry, Parameter
+from qualify.workers import pocl
+from qualify.workers.compilers.base import Compiler, built, refused
+
+EXTENSION = "clbin"
+#: Options that name no path and start no other tool.
+_OPTION = re.compile(r"-cl-[a-z0-9-]+(=[A-Za-z0-9.]+)?|-w|-Werror")
+_DEFINE = re.compile(r"[^\r\n\\]*")
+_ADDRESS_SPACES = {
+    int(cl.kernel_arg_address_qualifier.GLOBAL): "global",
+    int(cl.kernel_arg_address_qualifier.LOCAL): "local",
+    int(cl.kernel_arg_address_qualifier.CONSTANT): "constant",
+    int(cl.kernel_arg_address_qualifier.PRIVATE): "private",
+}
+
+
+class OpenCLCompiler(Compiler):
+    """PoCL in this process."""
+
+    def __init__(self) -> None:
+        self._pocl = pocl.find()
+        self._device = self._pocl.device
+        self._context = cl.Context([self._device])
+
+    def describe(self) -> Described:
+        """PoCL's version, the CPU's name for LLVM, and the board."""
+        found = self._pocl
+        return Described(version=found.version, toolkit_build=found.build, arch=found.arch, board=found.board)
+
+    def build(self, module: Module, fragments: Mapping[str, bytes]) -> tuple[Built, bytes | None]:
+        """Compile for this device. Raises ValueError for a module that composition should have refused."""
+        limits = self._pocl.board.limits
+        unfit = [option for option in module.options if not _OPTION.fullmatch(option)]
+        if unfit:
+            return refused(f"options that are not taken: {' '.join(unfit)}".encode(), EXTENSION, limits), None
+        _lay_out(fragments)
+        program = _cl._Program(self._context, _main(module))
+        try:
+            program._build(_options(module), [self._device])
+        except cl.Error as error:
+            return refused(self._log(program) or str(error).encode(), EXTENSION, limits), None
+        binaries: Any = program.get_info(cl.program_info.BINARIES)
+        data = bytes(binaries[0])
+        log, entries = self._log(program), tuple(self._entries(program))
+        return built(log, entries, data, EXTENSION, limits, reproducible=False), data
+
+    def _log(self, program: Any) -> bytes:
+        text: str = program.get_build_info(self._device, cl.program_build_info.LOG)
+        return text.strip().encode()
+
+    def _entries(self, program: Any) -> Iterator[Entry]:
+        names: str = program.get_info(cl.program_info.KERNEL_NAMES)
+        for name in sorted(filter(None, names.split(";"))):
+            kernel = cl.Kernel(program, name)
+            yield Entry(
+                symbol=name,
+                parameters=_parameters(kernel),
+                shared_bytes=self._resource(kernel, cl.kernel_work_group_info.LOCAL_MEM_SIZE),
+                private_bytes=self._resource(kernel, cl.kernel_work_group_info.PRIVATE_MEM_SIZE),
+                block_threads=self._resource(kernel, cl.kernel_work_group_info.WORK_GROUP_SIZE),
+            )
+
+    def _resource(self, kernel: Any, what: Any) -> int | None:
+        try:
+            return int(kernel.get_work_group_info(what, self._device))
+        except cl.Error:
+            return None
+
+
+def _main(module: Module) -> str:
+    """The translation unit: the defines, then every fragment in the module's order."""
+    lines = []
+    for name, value in sorted(module.defines.items()):
+        if not _DEFINE.fullmatch(value):
+            raise ValueError(f"a define of {name} that is more than one line")
+        lines.append(f"#define {name} {value}")
+    lines += [f'#include "{fragment.path}"' for fragment in module.fragments]
+    return "\n".join(lines) + "\n"
+
+
+def _options(module: Module) -> bytes:
+    standard = () if any(option.startswith("-cl-std=") for option in module.options) else ("-cl-std=CL1.2",)
+    return " ".join((*standard, "-cl-kernel-arg-info", "-I .", *module.options)).encode()
+
+
+def _lay_out(fragments: Mapping[str, bytes]) -> None:
+    """Write the fragments, and nothing else, into the working folder, which is private to this worker."""
+    here = Path.cwd()
+    for left in here.iterdir():
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    for path, text in fragments.items():
+        parts = PurePosixPath(path).parts
+        if not parts or ".." in parts or PurePosixPath(path).is_absolute():
+            raise ValueError(f"a fragment outside the working folder: {path}")
+        file = here.joinpath(*parts)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text)
+
+
+def _parameters(kernel: Any) -> tuple[Parameter, ...] | None:
+    """The kernel's parameters as the compiler saw them; None if it does not say."""
+    info = cl.kernel_arg_info
+    try:
+        return tuple(
+            _parameter(
+                kernel.get_arg_info(index, info.NAME),
+                kernel.get_arg_info(index, info.TYPE_NAME),
+                _ADDRESS_SPACES.get(int(kernel.get_arg_info(index, info.ADDRESS_QUALIFIER))),
+            )
+            for index in range(kernel.num_args)
+        )
+    except cl.Error:
+        return None
+
+
+def _parameter(name: str, type_name: str, space: str | None) -> Parameter:
+    kinds: dict[str | None, Literal["pointer", "value", "local"]] = {
+        "global": "pointer",
+        "constant": "pointer",
+        "local": "local",
+        "private": "value",
+    }
+    return Parameter(name=name, kind=kinds.get(space), type_name=type_name, address_space=space)

@@ -1,0 +1,99 @@
+"""The measuring worker: the step loop over one device. It knows no verdict, no reference and no gate."""
+
+from __future__ import annotations
+
+from qualify.channel import Announce, Channel, FromWorker, Perform, Performed, ToWorker
+from qualify.steps import (
+    Arena,
+    Bytes,
+    Digest,
+    Done,
+    Fill,
+    Load,
+    Query,
+    Read,
+    Record,
+    Refused,
+    Run,
+    Scrub,
+    Segment,
+    Step,
+    Unwritten,
+    Zones,
+)
+from qualify.workers import sandbox
+from qualify.workers.devices import Device, StepRefused, open_device
+
+
+def serve(channel: Channel[ToWorker], name: str) -> None:
+    """Open the device, run its canary, then perform lists of steps until the channel closes. Raises RigError."""
+    device = open_device(name)
+    device.canary()
+    while True:
+        request, buffers = channel.receive()
+        wanted = request.message
+        if not isinstance(wanted, Perform):
+            raise ValueError(f"a measuring worker does not {wanted.say}")
+        _Performance(channel, device, list(buffers)).perform(wanted.steps)
+
+
+class _Performance:
+    """One list of steps: announce, execute, record; a refused step ends it."""
+
+    def __init__(self, channel: Channel[ToWorker], device: Device, objects: list[bytes]) -> None:
+        self._channel, self._device, self._objects = channel, device, objects
+        self._read: list[bytes] = []
+
+    def perform(self, steps: tuple[Step, ...]) -> None:
+        """Send one record a step."""
+        records: list[Record] = []
+        for index, step in enumerate(steps):
+            self._channel.send(FromWorker(message=Announce(step=index)))
+            try:
+                records.append(self._execute(step))
+            except StepRefused as refusal:
+                records.append(Refused(error=refusal.error))
+                break
+        header = FromWorker(buffers=tuple(len(data) for data in self._read), message=Performed(records=tuple(records)))
+        self._channel.send(header, self._read)
+
+    def _execute(self, step: Step) -> Record:
+        match step:
+            case Load() | Arena() | Fill() | Scrub() | Run():
+                self._change(step)
+                return Done()
+            case Segment():
+                return self._device.segment(step)
+            case Read():
+                data = self._device.read(step)
+                self._read.append(data)
+                return Bytes(size_bytes=len(data))
+            case _:
+                return self._ask(step)
+
+    def _change(self, step: Load | Arena | Fill | Scrub | Run) -> None:
+        """Steps that tell nothing but that they ended."""
+        match step:
+            case Load():
+                self._device.load(step, self._objects.pop(0))
+            case Arena():
+                sandbox.allow(step.size_bytes)
+                self._device.arena(step)
+            case Fill():
+                self._device.fill(step)
+            case Scrub():
+                self._device.scrub(step)
+            case Run():
+                self._device.run(step)
+
+    def _ask(self, step: Digest | Zones | Unwritten | Query) -> Record:
+        """Steps that look and change nothing."""
+        match step:
+            case Digest():
+                return self._device.digest(step)
+            case Zones():
+                return self._device.zones(step)
+            case Unwritten():
+                return self._device.unwritten(step)
+            case Query():
+                return self._device.query(step)
