@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from qualify.diagnostics import Finding
 from qualify.domain import Limits
 from qualify.model import Document, Hex64
+from qualify.ptx import Variable
 
 
 class Parameter(Document):
@@ -20,22 +22,38 @@ class Parameter(Document):
 
 
 class Entry(Document):
-    """One kernel of an object: ABI and resources for a thread or a block of it."""
+    """One kernel of an object: ABI and resources for a thread or a block of it.
+
+    `symbol` is the contract's name, `linkage_name` the object's where that differs (NVRTC name expressions).
+    `shared_bytes` is static. `block_threads`, `min_blocks` and `cluster` are the bounds that it was compiled under.
+    """
 
     symbol: str
+    linkage_name: str | None = None
     parameters: tuple[Parameter, ...] | None = None
     registers_per_thread: int | None = None
     spill_store_bytes: int | None = None
     spill_load_bytes: int | None = None
     stack_bytes: int | None = None
+    cumulative_stack_bytes: int | None = None
+    constant_bytes: dict[str, int] | None = None
     shared_bytes: int | None = None
     private_bytes: int | None = None
     barriers: int | None = None
     block_threads: int | None = None
+    min_blocks: int | None = None
+    cluster: tuple[int, int, int] | None = None
+    register_hints: bool | None = None
 
 
 class Built(Document):
-    """The answer of a compile worker. A refusal is an answer too: state, log, no object."""
+    """The answer of a compile worker. A refusal is an answer too: state, log, no object.
+
+    `target` is what the object says, with its suffix; `tool` what made it; `linked` is false for an object whose
+    resources a linker still decides. `device_state` is every variable in memory that a kernel can write and the next
+    launch can read; `undefined` the symbols that something else must bring; `special_registers` those that tell
+    launches apart. `findings` are what the tools said beside figures.
+    """
 
     state: Literal["built", "refused"]
     log: str
@@ -46,6 +64,13 @@ class Built(Document):
     extension: str
     reproducible: bool
     limits: Limits
+    target: str | None = None
+    tool: str | None = None
+    linked: bool | None = None
+    device_state: tuple[Variable, ...] | None = None
+    undefined: tuple[str, ...] | None = None
+    special_registers: tuple[str, ...] | None = None
+    findings: tuple[Finding, ...] = ()
 
     def entry(self, symbol: str) -> Entry | None:
         """The entry of that name, or None."""
