@@ -160,6 +160,16 @@ def test_rank_sum_counts_the_pairwise_means_above_the_limit(
     assert paired.rank_sum(values, limit) == above
 
 
+@given(values=ratios, limit=coarse, squared=st.sets(st.integers(0, 13)))
+def test_medians_of_even_and_odd_numbers_are_tested_together(
+    values: list[Fraction], limit: Fraction, squared: set[int]
+) -> None:
+    mixed = [Mean(v**2, 2) if index in squared else Mean(v) for index, v in enumerate(values)]
+    plain, found = (signed_rank(each, limit, Fraction(1, 10)) for each in (means(values), mixed))
+    assert (found.rank_sum, found.rejects) == (plain.rank_sum, plain.rejects)
+    assert str(found.bound) == str(plain.bound)
+
+
 @given(values=ratios, level=levels)
 def test_exchanged_arms_never_both_pass(values: list[Fraction], level: Fraction) -> None:
     forth, back = means(values), means([1 / value for value in values])
@@ -297,15 +307,24 @@ def test_gain_within_the_margin_is_not_admitted() -> None:
 
 def test_worse_tail_closes_a_faster_total() -> None:
     worse = [replace(r, tail=r.tail * Fraction(98, 100)) for r in session()]
-    assert decide(worse).windows.rejects
-    assert not decide(worse).admits
+    decision = decide(worse)
+    assert decision.windows.rejects
+    assert not decision.tails.rejects
+    assert not decision.process_tails.rejects
+    assert not decision.admits
 
 
 def test_gain_of_some_processes_only_is_not_admitted() -> None:
-    lucky = [replace(r, total=r.total if r.process < 7 else 1 / Fraction(1005, 1000)) for r in session()]
-    decision = decide(lucky)
+    decision = decide([replace(r, total=r.total if r.process < 7 else 1 / Fraction(1005, 1000)) for r in session()])
     assert decision.windows.rejects
     assert not decision.process_windows.rejects
+    assert not decision.admits
+
+
+def test_tail_that_is_worse_in_some_processes_is_not_admitted() -> None:
+    decision = decide([replace(r, tail=r.tail if r.process < 7 else Fraction(988, 1000)) for r in session()])
+    assert decision.tails.rejects
+    assert not decision.process_tails.rejects
     assert not decision.admits
 
 
