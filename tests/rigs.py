@@ -1,0 +1,104 @@
+"""A small contract for tests of the rig: y = a + b over `n` float32, with sources for both runtimes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from qualify.bench import Rig
+from qualify.contract import (
+    Argument,
+    Arm,
+    Cell,
+    Composed,
+    FragmentRef,
+    Kernel,
+    Module,
+    Numeric,
+    ReferenceSource,
+    Timing,
+)
+from qualify.domain import Domain, Runtime
+from qualify.identity import content, identify
+from qualify.subject import Subject
+
+N = 1000
+TOOLKITS = ("simulated-1.0", "pocl-3.0")
+ARGUMENTS = (
+    Argument(name="y", kind="output", dtype="float32", shape=(N,), align=16),
+    Argument(name="a", kind="input", dtype="float32", shape=(N,), align=16),
+    Argument(name="b", kind="input", dtype="float32", shape=(N,), align=16),
+    Argument(name="n", kind="scalar", dtype="int32", value=str(N)),
+)
+LAUNCHES = (Kernel(symbol="add", grid=(10, 1, 1), block=(100, 1, 1)),)
+REFERENCE = b"def add(cell, inputs):\n    return {'y': inputs['a'] + inputs['b']}\n"
+HONEST = {
+    "simulated": b'{"entries": {"add": {"does": "add"}}}',
+    "opencl": b"""__kernel void add(__global float *y, __global const float *a, __global const float *b, int n) {
+    int i = get_global_id(0);
+    if (i < n) y[i] = a[i] + b[i];
+}""",
+}
+
+
+def kernel(body: str) -> bytes:
+    """OpenCL C of the contract's kernel with another body."""
+    head = "__kernel void add(__global float *y, __global const float *a, __global const float *b, int n)"
+    return f"{head} {{\n{body}\n}}\n".encode()
+
+
+def composed(
+    rig: Rig,
+    *texts: bytes,
+    paths: tuple[str, ...] = ("op/k.h",),
+    options: tuple[str, ...] = (),
+    defines: dict[str, str] | None = None,
+) -> Composed:
+    """A module of the contract made of these fragments."""
+    frontend: Runtime = "simulated" if rig.domain_arch == "virtual" else "opencl"
+    module = Module(
+        frontend=frontend,
+        runtime=frontend,
+        fragments=tuple(FragmentRef(path=path, blake3=content(text)) for path, text in zip(paths, texts, strict=True)),
+        options=options,
+        defines=defines or {},
+        launches=LAUNCHES,
+        arguments=ARGUMENTS,
+        target=rig.domain_arch,
+        toolkit_build=rig.toolkit_build,
+    )
+    return Composed(module, identify("module", module), dict(zip(paths, texts, strict=True)))
+
+
+@dataclass
+class Trial:
+    """A rig and the modules that its next subjects are made of."""
+
+    rig: Rig
+    modules: dict[str, Composed] = field(default_factory=dict)
+    reference: bytes = REFERENCE
+
+    def arm(self, route: str, module: Composed) -> Arm:
+        """An arm of that module, supplied to the rig."""
+        self.modules[module.identity] = module
+        source = ReferenceSource(path="op/reference.py", code=self.reference, function="add")
+        self.rig.supply(self.modules, source, bytes(32))
+        return Arm(route=route, identity=module.identity, launches=LAUNCHES)
+
+    def subject(self, candidate: bytes, incumbent: bytes | None = None) -> Subject:
+        """A subject of two one-fragment modules; without an incumbent's text it is the honest one."""
+        domain = Domain(toolkit="simulated-1.0" if self.rig.domain_arch == "virtual" else "pocl-3.0", arch="x")
+        honest = HONEST[domain.runtime]
+        return Subject(
+            operation="op",
+            domain=domain,
+            cell=Cell(id="c", integers={"n": N}, names={"dtype": "float32"}),
+            arguments=ARGUMENTS,
+            variants=("ordinary",),
+            role="candidate",
+            candidate=self.arm("candidate", composed(self.rig, candidate)),
+            incumbent=self.arm("plain", composed(self.rig, honest if incumbent is None else incumbent)),
+            bits="own",
+            numeric=Numeric(cap_relative="1e-5"),
+            timing=Timing(),
+            limits=self.rig.limits,
+        )

@@ -1,0 +1,151 @@
+"""The compile worker: what it builds, what it refuses as data, what it is lost to."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from qualify.bench import Rig
+from qualify.gate import WorkerLost
+from qualify.objectcode import Built
+from tests.rigs import HONEST, TOOLKITS, Trial, composed, kernel
+
+
+@pytest.fixture(scope="module")
+def pocl() -> Iterator[Rig]:
+    with Rig.open("pocl-3.0") as rig:
+        yield rig
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Iterator[Rig]:
+    with Rig.open("simulated-1.0") as rig:
+        yield rig
+
+
+def build(rig: Rig, *texts: bytes, **how: object) -> Built:
+    trial = Trial(rig)
+    subject = trial.subject(HONEST["simulated" if rig.domain_arch == "virtual" else "opencl"])
+    arm = trial.arm("candidate", composed(rig, *texts, **how))  # type: ignore[arg-type]
+    return rig.bench(subject, {}).build(arm)
+
+
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+def test_a_kernel_is_described_by_its_own_parameters(toolkit: str, pocl: Rig, simulated: Rig) -> None:
+    rig = pocl if toolkit == "pocl-3.0" else simulated
+    report = build(rig, HONEST["opencl" if rig is pocl else "simulated"])
+    assert report.state == "built", report.log
+    entry = report.entry("add")
+    assert entry is not None
+    assert entry.parameters is not None
+    found = [(item.name, item.kind, item.type_name, item.address_space) for item in entry.parameters]
+    pointer = ("pointer", "float*", "global")
+    assert found == [("y", *pointer), ("a", *pointer), ("b", *pointer), ("n", "value", "int", "private")]
+    assert entry.block_threads
+    assert report.limits == rig.limits
+
+
+def test_a_built_module_is_kept_for_the_run(pocl: Rig) -> None:
+    """PoCL's bytes differ between builds, so equal digests show that there was one build."""
+    first, second = (build(pocl, HONEST["opencl"]) for _ in range(2))
+    assert first == second
+    assert not first.reproducible
+
+
+def test_fragments_are_named_headers_of_each_other(pocl: Rig) -> None:
+    prelude, text = b"#define FACTOR SCALE\n", b'#include "op/part.h"\n' + kernel("y[n] = FACTOR * PART;")
+    report = build(
+        pocl,
+        prelude,
+        text,
+        b"#ifndef PART\n#define PART 3.0f\n#endif\n",
+        paths=("common/opencl.h", "op/k.h", "op/part.h"),
+        defines={"SCALE": "2.0f"},
+    )
+    assert report.state == "built", report.log
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (kernel("y[0] = missing;"), "op/k.h:2"),
+        (b'#include "other.h"\n' + HONEST["opencl"], "other.h"),  # A fragment of the module before, long gone.
+        (b'#include "bin/ld"\n', "bin/ld"),
+    ],
+)
+def test_a_refusal_names_file_and_line(text: bytes, says: str, pocl: Rig) -> None:
+    assert build(pocl, HONEST["opencl"], b"\n", paths=("op/k.h", "other.h")).state == "built"
+    report = build(pocl, text)
+    assert (report.state, report.object_blake3) == ("refused", None)
+    assert says in report.log
+
+
+@pytest.mark.parametrize("option", ["-I/usr/include", "-I", "-include", "-cl-std=CL1.2 -I/usr"])
+def test_an_option_that_carries_a_path_is_refused(option: str, pocl: Rig) -> None:
+    assert build(pocl, HONEST["opencl"], options=(option,)).state == "refused"
+
+
+def test_an_option_of_the_language_is_taken(pocl: Rig) -> None:
+    assert build(pocl, HONEST["opencl"], options=("-cl-fast-relaxed-math",)).state == "built"
+
+
+def test_a_megabyte_of_warnings_is_counted_and_cut(pocl: Rig) -> None:
+    report = build(pocl, kernel("1 == 2;\n" * 20_000))
+    assert report.state == "built"
+    assert report.log_bytes > 1 << 20
+    assert len(report.log) < 70_000
+    assert "bytes left out" in report.log
+
+
+TABLE = b"__constant float t[1 << 30] = {1.0f};\n" + kernel("y[n] = t[n];")
+BOMB = b"""#define A(x) x+x+x+x+x+x+x+x
+#define B(x) A(A(A(A(A(A(x))))))
+""" + kernel("y[n] = B(B(n));")
+
+
+@pytest.mark.parametrize("text", [TABLE, BOMB])
+def test_a_module_beyond_memory_loses_its_worker_only(text: bytes, pocl: Rig) -> None:
+    """The compiler dies; the loss is the candidate's, is remembered, and the next module finds a new worker."""
+    trial = Trial(pocl)
+    subject = trial.subject(text)
+    bench = pocl.bench(subject, {})
+    for _ in range(2):
+        with pytest.raises(WorkerLost) as caught:
+            bench.build(subject.candidate)
+        loss = caught.value.loss
+        assert (loss.how, loss.step, loss.arm) == ("died", "compile", "candidate")
+        assert loss.signal
+    assert bench.build(subject.incumbent).state == "built"
+
+
+def test_a_lost_incumbent_is_not_the_candidates(pocl: Rig) -> None:
+    trial = Trial(pocl)
+    subject = trial.subject(HONEST["opencl"], TABLE)
+    with pytest.raises(WorkerLost) as caught:
+        pocl.bench(subject, {}).build(subject.incumbent)
+    assert caught.value.loss.arm == "incumbent"
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (b'{"entries": {"add": {"does": "add", "more": 1}}}', "more"),
+        (b'{"entries": {"add": {"does": "fly"}}}', "does"),
+        (b'{"entries": {"add": {"does": "add"}, "add": {"does": "copy"}}}', "twice"),
+        (b'{"entries": {"add": {"does": "add", "pass_ns": NaN}}}', "pass_ns"),
+        (b"{", ""),
+        (b"\xff", ""),
+        (b"[" * 100_000, ""),
+    ],
+)
+def test_a_script_that_is_not_closed_is_refused(script: bytes, says: str, simulated: Rig) -> None:
+    report = build(simulated, script)
+    assert report.state == "refused"
+    assert says in report.log
+
+
+def test_equal_scripts_give_equal_objects(simulated: Rig) -> None:
+    script = HONEST["simulated"]
+    first, second = build(simulated, script), build(simulated, json.dumps(json.loads(script), indent=1).encode())
+    assert first.object_blake3 == second.object_blake3
+    assert first.reproducible
