@@ -36,10 +36,11 @@ class Entry(Document):
     """One scripted kernel. `out` and `inputs` are positions among its arguments; `after` counts earlier launches.
 
     Honest: add (out = sum of the inputs), copy, nothing. Wrong: zeros, constant (ones), tail (leaves what does not
-    fill a last group of `group`), beyond (writes one element past the end), reads_neighbour (a byte behind its
-    first input decides an output bit), stateful (off by one bit after `after` launches), input_changer,
-    memo_by_pointer (answers again what it once wrote to an address), superbatch (the first launch of a segment's
-    phase does the work of all), poison_detector (skips the work where the answer already is).
+    fill a last group of `group`), beyond (writes one element past the end), reads_neighbour (bytes behind its
+    first input decide output bits), reads_shared (shared memory that it never wrote does), stateful (off by one bit
+    from launch number `after` on), input_changer, memo_by_pointer (answers again what it once wrote to an address),
+    superbatch (the first launch of a segment's phase does the work of all), poison_detector (skips the work where
+    the answer already is).
     Faults begin after `after` launches: hang, die, refuse, print (megabytes), slow (of the host, not the clock).
     """
 
@@ -52,6 +53,7 @@ class Entry(Document):
         "tail",
         "beyond",
         "reads_neighbour",
+        "reads_shared",
         "stateful",
         "input_changer",
         "memo_by_pointer",

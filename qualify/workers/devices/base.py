@@ -15,6 +15,7 @@ from qualify.arena import gaps
 from qualify.contract import Kernel, Launch, Memset
 from qualify.domain import Board
 from qualify.elements import DTYPES
+from qualify.seeds import split
 from qualify.steps import (
     Answer,
     Arena,
@@ -26,6 +27,7 @@ from qualify.steps import (
     Fill,
     Load,
     Placement,
+    Poison,
     Query,
     Read,
     Recipe,
@@ -42,7 +44,7 @@ from qualify.steps import (
 
 #: A launch's argument: a place in the arena, or a scalar's little-endian bytes.
 Bound = Placement | bytes
-#: What the harness compares its own kernel's answers with before an arm is loaded.
+#: The seed of the values that a canary makes on the device and compares with their definition.
 CANARY_SEED = "c0ffee5eed00cafe"
 
 
@@ -262,6 +264,17 @@ class Device(ABC):
             if slot.argument == memset.memset and slot.buffer is not None:
                 return self._place(f"{slot.buffer}.{number}")
         raise StepRefused(f"memset of {memset.memset}, which is no buffer argument")
+
+
+def poison_of(step: Segment, argument: str, dtype: str, number: int) -> Poison:
+    """What a segment writes to one output or scratch buffer before it runs; no two buffers hold the same."""
+    return Poison(dtype=dtype, seed=split(step.seed, argument, number))
+
+
+def rows(digests: Sequence[str], sets: int) -> tuple[tuple[str, ...], ...]:
+    """The digests of a segment, one row a set."""
+    width = len(digests) // sets
+    return tuple(tuple(digests[number * width : (number + 1) * width]) for number in range(sets))
 
 
 def _check_recipe(place: Placement, recipe: Recipe) -> None:

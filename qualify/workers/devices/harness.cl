@@ -1,0 +1,186 @@
+// The harness kernels of OpenCL devices. qualify/patterns.py defines values, poison and zones, qualify/fnv.py the
+// digest; what is here must equal them bit for bit, and the contract test of devices compares them.
+
+// SplitMix64's output number `word` for a seed.
+ulong mix(ulong seed, ulong word)
+{
+    ulong z = seed + (word + 1) * 0x9E3779B97F4A7C15ul;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ul;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBul;
+    return z ^ z >> 31;
+}
+
+// Eight bytes of poison: the top exponent bits are made to differ from those below them.
+ulong poison_word(ulong seed, ulong word, ulong top, ulong below, ulong flip)
+{
+    ulong z = mix(seed, word);
+    return ((z & ~top) | (~z & below) << 1) ^ flip;
+}
+
+// Store the first bytes of a word; a start need not be aligned.
+void put(__global uchar *to, ulong value, ulong bytes)
+{
+    if (bytes >= 8) {
+        vstore8(as_uchar8(value), 0, to);
+        return;
+    }
+    for (ulong i = 0; i < bytes; i++)
+        to[i] = (uchar)(value >> 8 * i);
+}
+
+// The first bytes of a word.
+ulong get(__global const uchar *from, ulong bytes)
+{
+    if (bytes >= 8)
+        return as_ulong(vload8(0, from));
+    ulong value = 0;
+    for (ulong i = 0; i < bytes; i++)
+        value |= (ulong)from[i] << 8 * i;
+    return value;
+}
+
+__kernel void zone_write(__global uchar *arena, ulong size, ulong seed)
+{
+    ulong word = get_global_id(0);
+    if (8 * word < size)
+        put(arena + 8 * word, mix(seed, word), size - 8 * word);
+}
+
+// One work-item a range of bytes outside all buffers: how many differ from the pattern, and the first.
+__kernel void zone_check(__global const uchar *arena, __global const ulong *ranges, ulong count, ulong seed,
+                         __global ulong *found)
+{
+    ulong item = get_global_id(0);
+    if (item >= count)
+        return;
+    ulong wrong = 0, first = 0, at = ranges[2 * item], to = ranges[2 * item + 1];
+    while (at < to) {
+        ulong value = mix(seed, at / 8) >> 8 * (at % 8);
+        for (ulong end = min(to, (at / 8 + 1) * 8); at < end; at++, value >>= 8)
+            if (arena[at] != (uchar)value && wrong++ == 0)
+                first = at;
+    }
+    found[2 * item] = wrong;
+    found[2 * item + 1] = first;
+}
+
+__kernel void poison(__global uchar *to, ulong size, ulong seed, ulong top, ulong below, ulong flip)
+{
+    ulong word = get_global_id(0);
+    if (8 * word < size)
+        put(to + 8 * word, poison_word(seed, word, top, below, flip), size - 8 * word);
+}
+
+// One work-item a run of words: how many elements still equal the poison, and the first.
+__kernel void unwritten(__global const uchar *from, ulong size, ulong bytes, ulong run, ulong seed, ulong top,
+                        ulong below, ulong flip, __global ulong *found)
+{
+    ulong item = get_global_id(0), equal = 0, first = 0;
+    ulong mask = bytes == 8 ? ~0ul : (1ul << 8 * bytes) - 1;
+    for (ulong word = item * run; word < (item + 1) * run && 8 * word < size; word++) {
+        ulong wrong = get(from + 8 * word, size - 8 * word) ^ poison_word(seed, word, top, below, flip);
+        for (ulong at = 0; at < min(8ul, size - 8 * word); at += bytes)
+            if ((wrong >> 8 * at & mask) == 0 && equal++ == 0)
+                first = (8 * word + at) / bytes;
+    }
+    found[2 * item] = equal;
+    found[2 * item + 1] = first;
+}
+
+// Philox4x32-10: counter (index low, index high, block, 0), key the seed.
+uint4 philox(ulong index, uint block, ulong seed)
+{
+    uint a = (uint)index, b = (uint)(index >> 32), c = block, d = 0, k = (uint)seed, l = (uint)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        ulong p = (ulong)0xD2511F53u * a, q = (ulong)0xCD9E8D57u * c;
+        a = (uint)(q >> 32) ^ b ^ k;
+        b = (uint)q;
+        c = (uint)(p >> 32) ^ d ^ l;
+        d = (uint)p;
+        k += 0x9E3779B9u;
+        l += 0xBB67AE85u;
+    }
+    return (uint4)(a, b, c, d);
+}
+
+long halves(uint word)
+{
+    return (long)(word & 0xFFFFu) + (word >> 16);
+}
+
+// The nearest float to fixed / 2^32 as bits, ties to even.
+ulong to_float(long fixed, uint mantissa, int bias, ulong sign, ulong greatest, ulong overflow)
+{
+    if (fixed == 0)
+        return 0;
+    ulong magnitude = fixed < 0 ? -(ulong)fixed : (ulong)fixed;
+    int exponent = max(31 - (int)clz(magnitude), 1 - bias);
+    int drop = exponent - (int)mantissa + 32;
+    ulong units = drop > 0 ? (magnitude + ((1ul << (drop - 1)) - 1) + (magnitude >> drop & 1)) >> drop : magnitude << -drop;
+    ulong bits = ((ulong)(exponent + bias - 1) << mantissa) + units;
+    return (fixed < 0 ? sign : 0) | (bits > greatest ? overflow : bits);
+}
+
+// The nearest integer to fixed / 2^32, ties to even, held to the type's range; `sign` is 0 for unsigned ones.
+ulong to_integer(long fixed, ulong sign, ulong greatest)
+{
+    long nearest = (fixed + 0x7FFFFFFFl + (fixed >> 32 & 1)) >> 32;
+    long least = sign > 1ul << 62 ? -(1l << 62) : -(long)sign;
+    return (ulong)clamp(nearest, least, (long)min(greatest, 1ul << 62));
+}
+
+__kernel void values(__global uchar *to, ulong elements, uint bytes, uint normal, long base, long scale, ulong seed,
+                     uint is_float, uint mantissa, int bias, ulong sign, ulong greatest, ulong overflow,
+                     __global const ulong *specials, uint special_count)
+{
+    ulong element = get_global_id(0);
+    if (element >= elements)
+        return;
+    uint4 one = philox(element, 0, seed);
+    uint4 two = normal || special_count ? philox(element, 1, seed) : (uint4)(0);
+    long fixed = base;
+    if (normal) {
+        long sum = halves(one.x) + halves(one.y) + halves(one.z) + halves(one.w) + halves(two.x) + halves(two.y);
+        long centred = sum - 393210;
+        fixed += (scale >> 16) * centred + ((scale & 0xFFFF) * centred >> 16);
+    } else {
+        fixed += (scale >> 32) * (long)one.x + (long)(((ulong)scale & 0xFFFFFFFFul) * one.x >> 32);
+    }
+    ulong bits = is_float ? to_float(fixed, mantissa, bias, sign, greatest, overflow) : to_integer(fixed, sign, greatest);
+    if (special_count && two.z % 8 == 0)
+        bits = specials[(ulong)two.w * special_count >> 32];
+    put(to + element * bytes, bits, bytes);
+}
+
+// FNV-1a 64, serial: one work-item a buffer of the arena.
+__kernel void digest(__global const uchar *arena, __global const ulong *places, ulong count, __global ulong *found)
+{
+    ulong item = get_global_id(0);
+    if (item >= count)
+        return;
+    __global const uchar *from = arena + places[2 * item];
+    ulong size = places[2 * item + 1], hash = 0xCBF29CE484222325ul;
+    for (ulong i = 0; i < size; i++)
+        hash = (hash ^ from[i]) * 0x100000001B3ul;
+    found[item] = hash;
+}
+
+// Every work-group of one item writes all of its local memory. The read back keeps the writes from being dropped.
+__kernel void scrub(__local volatile ulong *memory, ulong words, ulong seed, __global ulong *found)
+{
+    ulong sum = 0;
+    for (ulong word = 0; word < words; word++)
+        memory[word] = mix(seed, word);
+    for (ulong word = 0; word < words; word += 512)
+        sum ^= memory[word];
+    found[get_global_id(0)] = sum;
+}
+
+// Read memory and keep a sum of it, so that the reads happen.
+__kernel void touch(__global const uchar *from, ulong size, ulong run, __global ulong *found)
+{
+    ulong item = get_global_id(0), sum = 0;
+    for (ulong at = item * run; at < min(size, (item + 1) * run); at += 32)
+        sum += from[at];
+    found[item] = sum;
+}

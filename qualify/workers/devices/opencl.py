@@ -1,0 +1,257 @@
+"""OpenCL on a CPU device (PoCL): one arena of shared virtual memory, arguments that point into it.
+
+Launches are asynchronous and a crash would show late, so every checked launch is waited for. Machine code is made at
+the first launch of each local size; a checked run precedes every timed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyopencl as cl
+
+from qualify.arena import BASE_ALIGN_BYTES
+from qualify.contract import Kernel, Launch, Memset
+from qualify.domain import Board
+from qualify.errors import RigError
+from qualify.steps import (
+    Answer,
+    ArmName,
+    Damage,
+    Equal,
+    Placement,
+    Poison,
+    Recipe,
+    Run,
+    Segment,
+    Slot,
+    Stamps,
+    Unwritten,
+    Values,
+)
+from qualify.workers import pocl
+from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
+from qualify.workers.devices.opencl_harness import Harness, Memory, rigged
+
+_FINE_GRAIN = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
+
+
+class OpenclDevice(Device):
+    """The first CPU device of PoCL. Raises RigError if there is none, or none with shared virtual memory."""
+
+    def __init__(self, harness: bytes | None = None) -> None:
+        super().__init__()
+        self._pocl = pocl.find()
+        if not self._pocl.device.svm_capabilities & _FINE_GRAIN:
+            raise RigError(
+                f"{self._pocl.device.name} has no fine-grained shared virtual memory, so it cannot hold an arena",
+                fix="run on a device that has it",
+            )
+        self._harness = Harness(self._pocl.device, harness)
+        self._memory: Memory | None = None
+        self._neutral: Memory | None = None
+        self._kernels: dict[tuple[ArmName, str], Any] = {}
+
+    def board(self) -> Board:
+        """The CPU device as PoCL describes it."""
+        return self._pocl.board
+
+    def canary(self) -> None:
+        """Seeded values and their digest against their definitions. Raises RigError."""
+        self._harness.canary()
+
+    def close(self) -> None:
+        """Wait for the queue; memory goes with the process."""
+        rigged(self._harness.queue.finish, "the end of the queue")
+
+    # Memory ----------------------------------------------------------------------------------------------------------
+
+    def _load(self, arm: ArmName, code: bytes, symbols: Sequence[str]) -> None:
+        with _refusing(f"object of {len(code)} bytes"):
+            program = cl.Program(self._harness.context, [self._pocl.device], [code]).build()
+        for symbol in symbols:
+            with _refusing(f"kernel {symbol}"):
+                self._kernels[arm, symbol] = cl.Kernel(program, symbol)
+
+    def _arena(self, size_bytes: int, zone_seed: str) -> None:
+        limit = self._pocl.board.limits.memory_bytes
+        if limit is not None and size_bytes > limit:
+            raise StepRefused(f"an arena of {size_bytes} bytes on a device of {limit}")
+        with _refusing(f"arena of {size_bytes} bytes"):
+            self._memory = self._harness.allocate(size_bytes, BASE_ALIGN_BYTES)
+        self._harness.wait(self._harness.zone_write(self._memory, int(zone_seed, 16)))
+
+    @property
+    def _whole(self) -> Memory:
+        if self._memory is None:
+            raise StepRefused("there is no arena")
+        return self._memory
+
+    def _at(self, place: Placement) -> Memory:
+        return self._whole[place.offset_bytes : place.offset_bytes + place.size_bytes]
+
+    def _fill(self, place: Placement, recipe: Recipe) -> None:
+        memory = self._at(place)
+        if not len(memory):
+            return
+        match recipe:
+            case Values():
+                event = self._harness.values(memory, recipe)
+            case Poison():
+                event = self._harness.poison(memory, recipe)
+            case _:
+                event = self._harness.set_bytes(memory, 0)
+        self._harness.wait(event)
+
+    def _scrub(self, seed: str) -> None:
+        self._harness.wait(self._harness.scrub(int(seed, 16)))
+
+    def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
+        return self._harness.digest(self._whole, places) if places else ()
+
+    def _zones(self) -> Damage:
+        wrong, first = self._harness.zone_check(self._whole, self._gaps, int(self._seeded("zones"), 16))
+        return Damage(bytes=wrong, first_offset=first)
+
+    def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
+        memory = self._at(place)
+        elements, first = self._harness.unwritten(memory, step.poison) if len(memory) else (0, None)
+        return Equal(elements=elements, first_index=first)
+
+    def _read(self, place: Placement) -> bytes:
+        return self._at(place).tobytes()
+
+    def _kernel(self, arm: ArmName, symbol: str) -> Answer:
+        """The kernel's work-group limit and its local and private bytes, as PoCL reports them."""
+        kernel, device, ask = self._kernels[arm, symbol], self._pocl.device, cl.kernel_work_group_info
+        facts = {
+            "block_threads": ask.WORK_GROUP_SIZE,
+            "shared_bytes": ask.LOCAL_MEM_SIZE,
+            "private_bytes": ask.PRIVATE_MEM_SIZE,
+        }
+        with _refusing(f"kernel {symbol}"):
+            return Answer(facts={name: int(kernel.get_work_group_info(what, device)) for name, what in facts.items()})
+
+    # Launches --------------------------------------------------------------------------------------------------------
+
+    def _run(self, step: Run) -> None:
+        with _refusing(f"launch of {step.arm}"):
+            for event in self._enqueue_pass(step.arm, step.launches, step.slots, step.set):
+                event.wait()
+
+    def _enqueue_pass(self, arm: ArmName, launches: Sequence[Launch], slots: Sequence[Slot], number: int) -> list[Any]:
+        """One pass on one set; the events of its commands, in order."""
+        events = []
+        for launch in launches:
+            match launch:
+                case Memset():
+                    memory = self._at(self._memset_place(launch, slots, number))
+                    if len(memory):
+                        events.append(self._harness.set_bytes(memory, launch.byte))
+                case Kernel():
+                    events.append(self._enqueue_kernel(arm, launch, self._bind(launch, slots, number)))
+        return events
+
+    def _enqueue_kernel(self, arm: ArmName, launch: Kernel, bound: Sequence[Bound]) -> Any:
+        if launch.cluster is not None or launch.cooperative:
+            raise StepRefused(f"{launch.symbol}: OpenCL has neither clusters nor cooperative launches")
+        kernel = self._kernels[arm, launch.symbol]
+        arguments: list[Any] = [self._pointer(each) if isinstance(each, Placement) else each for each in bound]
+        if launch.shared_bytes:
+            arguments.append(cl.LocalMemory(launch.shared_bytes))
+        if len(arguments) != kernel.num_args:
+            raise StepRefused(f"{launch.symbol} has {kernel.num_args} parameters, not {len(arguments)}")
+        for position, argument in enumerate(arguments):
+            kernel.set_arg(position, argument)
+        size = tuple(blocks * threads for blocks, threads in zip(launch.grid, launch.block, strict=True))
+        return cl.enqueue_nd_range_kernel(self._harness.queue, kernel, size, launch.block)
+
+    def _pointer(self, place: Placement) -> Any:
+        """A pointer to the buffer's start, which is in the arena even if the buffer is empty."""
+        return cl.SVM(self._whole[place.offset_bytes : place.offset_bytes + max(place.size_bytes, 1)])
+
+    # Timing ----------------------------------------------------------------------------------------------------------
+
+    def _segment(self, step: Segment) -> Stamps:
+        neutral = self._neutral_memory(step.flush_bytes)
+        gate = cl.UserEvent(self._harness.context)
+        try:
+            with _refusing(f"segment of {step.arm}"):
+                cl.enqueue_marker(self._harness.queue, wait_for=[gate])
+                self._prepare(step, neutral)
+                lead_in = self._enqueue_units(step, step.lead_in)
+                timed = self._enqueue_units(step, step.timed)
+                self._harness.queue.flush()
+                host_bound = _has_started((lead_in or timed)[0][0])
+        finally:
+            gate.set_status(cl.command_execution_status.COMPLETE)
+        with _refusing(f"segment of {step.arm}"):
+            for unit in (*lead_in, *timed):
+                for event in unit:
+                    event.wait()
+        return self._stamps(step, timed, host_bound)
+
+    def _prepare(self, step: Segment, neutral: Memory | None) -> None:
+        """R10.3, steps 1, 2 and 4. There are no persisting lines on a CPU; without flush bytes the sets are read."""
+        sets = (*step.lead_in, *step.timed)
+        for argument, dtype in step.poisoned:
+            for number in sets:
+                memory = self._at(self._place(f"{argument}.{number}"))
+                if len(memory):
+                    self._harness.poison(memory, poison_of(step, argument, dtype, number))
+        self._harness.scrub(int(step.seed, 16))
+        if neutral is not None:
+            self._harness.touch(neutral)
+            return
+        for number in step.timed:
+            for slot in step.slots:
+                if slot.buffer is not None and self._place(f"{slot.buffer}.{number}").size_bytes:
+                    self._harness.touch(self._at(self._place(f"{slot.buffer}.{number}")))
+
+    def _neutral_memory(self, size_bytes: int) -> Memory | None:
+        """Memory that no kernel uses, written once so that reading it goes to real pages."""
+        if not size_bytes:
+            return None
+        if self._neutral is None or len(self._neutral) < size_bytes:
+            self._neutral = rigged(lambda: self._harness.allocate(size_bytes), f"{size_bytes} bytes to flush with")
+            self._neutral[:] = 1
+        return self._neutral[:size_bytes]
+
+    def _enqueue_units(self, step: Segment, sets: Sequence[int]) -> list[list[Any]]:
+        units = []
+        for start in range(0, len(sets), step.passes):
+            unit: list[Any] = []
+            for number in sets[start : start + step.passes]:
+                unit += self._enqueue_pass(step.arm, step.launches, step.slots, number)
+            if not unit:
+                raise StepRefused("a unit that launches nothing has no time")
+            units.append(unit)
+        return units
+
+    def _stamps(self, step: Segment, timed: Sequence[Sequence[Any]], host_bound: bool) -> Stamps:
+        sets = (*step.lead_in, *step.timed)
+        digests = self._digest([self._place(f"{name}.{number}") for number in sets for name in step.digested])
+        return Stamps(
+            start_ns=timed[0][0].profile.start,
+            unit_end_ns=tuple(unit[-1].profile.end for unit in timed),
+            digests=rows(digests, len(sets)),
+            damage=self._zones(),
+            host_bound=host_bound,
+        )
+
+
+def _has_started(event: Any) -> bool:
+    """Whether a launch that the gate should hold back runs already: then the host set the pace (R10.8)."""
+    status: int = event.command_execution_status
+    return status <= cl.command_execution_status.RUNNING
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """What the platform raises is its refusal of the step."""
+    try:
+        yield
+    except (cl.Error, RuntimeError, MemoryError) as error:
+        raise StepRefused(f"{what}: {error}") from error

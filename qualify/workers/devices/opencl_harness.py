@@ -1,0 +1,242 @@
+"""The harness on an OpenCL device: kernels of our own that fill, poison, check, digest and flush the arena.
+
+Making their machine code takes more than a second, so it is made once (`make_binary`) and loaded by every measuring
+worker after that. Whatever fails here is the rig's error: no candidate's code runs in these calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import numpy as np
+import pyopencl as cl
+
+from qualify.elements import DTYPES
+from qualify.errors import RigError
+from qualify.fill import generate
+from qualify.fnv import fnv1a64
+from qualify.patterns import poison_masks
+from qualify.steps import Placement, Poison, Values
+from qualify.workers.devices.base import CANARY_SEED
+
+Memory = np.ndarray[Any, np.dtype[np.uint8]]
+Found = np.ndarray[Any, np.dtype[np.uint64]]
+T = TypeVar("T")
+
+#: Work-items of a group where neighbours write neighbouring bytes, and where each item is a task of its own.
+_WIDE, _ALONE = 64, 1
+_RANGE_BYTES = 16 << 10  # A zone check is cut into pieces of this, so that all compute units share it.
+_RUN_WORDS = 4096
+_TOUCH_BYTES = 64 << 10
+_GROUPS_A_UNIT = 16  # Groups a compute unit in a scrub: every unit takes some.
+_FIX = "the OpenCL platform of this machine does not work; reinstall PoCL, or run where it does"
+_FLAGS = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
+
+
+def rigged(call: Callable[[], T], what: str) -> T:
+    """A call of the harness. Raises RigError for what the platform raises."""
+    try:
+        return call()
+    except (cl.Error, RuntimeError, MemoryError) as error:
+        raise RigError(f"{what} fails on the OpenCL device: {error}", fix=_FIX) from error
+
+
+class Harness:
+    """The harness kernels on one queue. Enqueueing methods return the event and do not wait."""
+
+    def __init__(self, device: Any, binary: bytes | None = None) -> None:
+        self.device = device
+        self.context = rigged(lambda: cl.Context([device]), "a context")
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        self.queue = rigged(lambda: cl.CommandQueue(self.context, device, profiling), "a queue")
+        self._program = rigged(lambda: self._build(binary), "the harness")
+        self._kernels: dict[str, Any] = {}
+        self._kept: list[Any] = []
+
+    def _build(self, binary: bytes | None) -> Any:
+        if binary is not None:
+            return cl.Program(self.context, [self.device], [binary]).build()
+        source = files(__package__).joinpath("harness.cl").read_text(encoding="ascii")
+        return cl.Program(self.context, source).build()
+
+    @property
+    def binary(self) -> bytes:
+        """The program with the machine code of every kernel that has run so far."""
+        data: bytes = self._program.get_info(cl.program_info.BINARIES)[0]
+        return data
+
+    # Memory ----------------------------------------------------------------------------------------------------------
+
+    def allocate(self, size_bytes: int, align_bytes: int = 128) -> Memory:
+        """Shared virtual memory that is never freed. Raises cl.Error or RuntimeError if there is not enough."""
+        allocation = cl.SVMAllocation(self.context, size_bytes + align_bytes, 0, _FLAGS)
+        self._kept.append(allocation)
+        start = -allocation.svm_ptr % align_bytes
+        memory: Memory = np.frombuffer(allocation.buf, dtype=np.uint8)[start : start + size_bytes]
+        return memory
+
+    @cached_property
+    def _nowhere(self) -> Memory:
+        return rigged(lambda: self.allocate(8), "8 bytes of memory")
+
+    def table(self, numbers: Sequence[int]) -> Memory:
+        """Device memory that holds these 64-bit numbers."""
+        memory = self.results(len(numbers))
+        memory.view(np.uint64)[: len(numbers)] = np.array(numbers, dtype=np.uint64)
+        return memory
+
+    def results(self, count: int) -> Memory:
+        """Device memory for `count` 64-bit numbers."""
+        return rigged(lambda: self.allocate(8 * max(count, 1)), "memory for results")
+
+    # Kernels ---------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, name: str, items: int, group: int, *arguments: Any) -> Any:
+        kernel = self._kernels.get(name)
+        if kernel is None:
+            kernel = self._kernels[name] = rigged(lambda: cl.Kernel(self._program, name), f"kernel {name}")
+        for position, argument in enumerate(arguments):
+            kernel.set_arg(position, cl.SVM(argument) if isinstance(argument, np.ndarray) else argument)
+        size = max(-(-items // group), 1) * group
+        return rigged(lambda: cl.enqueue_nd_range_kernel(self.queue, kernel, (size,), (group,)), f"kernel {name}")
+
+    def zone_write(self, arena: Memory, seed: int) -> Any:
+        """Write the zone pattern over the whole arena."""
+        return self._enqueue("zone_write", -(-len(arena) // 8), _WIDE, arena, _u64(len(arena)), _u64(seed))
+
+    def zone_check(self, arena: Memory, gaps: Sequence[tuple[int, int]], seed: int) -> tuple[int, int | None]:
+        """How many bytes of the gaps differ from the pattern, and the first one's offset."""
+        pieces = [
+            (start, min(start + _RANGE_BYTES, end)) for low, end in gaps for start in range(low, end, _RANGE_BYTES)
+        ]
+        ranges, found = self.table([edge for piece in pieces for edge in piece]), self.results(2 * len(pieces))
+        count = _u64(len(pieces))
+        self.wait(self._enqueue("zone_check", len(pieces), _ALONE, arena, ranges, count, _u64(seed), found))
+        return _first(found, len(pieces))
+
+    def poison(self, memory: Memory, poison: Poison) -> Any:
+        """Poison a buffer of at least one byte."""
+        return self._enqueue(
+            "poison", -(-len(memory) // 8), _WIDE, memory, _u64(len(memory)), *_poison_arguments(poison)
+        )
+
+    def unwritten(self, memory: Memory, poison: Poison) -> tuple[int, int | None]:
+        """How many elements equal the poison, and the first one's index."""
+        items = -(-len(memory) // (8 * _RUN_WORDS))
+        found = self.results(2 * items)
+        sizes = (_u64(len(memory)), _u64(DTYPES[poison.dtype].size_bytes), _u64(_RUN_WORDS))
+        self.wait(self._enqueue("unwritten", items, _ALONE, memory, *sizes, *_poison_arguments(poison), found))
+        return _first(found, items)
+
+    def values(self, memory: Memory, values: Values) -> Any:
+        """Write seeded values to a buffer of at least one element."""
+        dtype = DTYPES[values.dtype]
+        elements = len(memory) // dtype.size_bytes
+        is_float = dtype.kind == "float"
+        return self._enqueue(
+            "values",
+            elements,
+            _WIDE,
+            memory,
+            _u64(elements),
+            np.uint32(dtype.size_bytes),
+            np.uint32(values.distribution == "normal"),
+            np.int64(values.base),
+            np.int64(values.scale),
+            _u64(int(values.seed, 16)),
+            np.uint32(is_float),
+            np.uint32(dtype.mantissa_bits),
+            np.int32(dtype.bias if is_float else 0),
+            _u64(dtype.sign_bit),
+            _u64(dtype.greatest),
+            _u64(dtype.overflow if is_float else 0),
+            self.table(values.specials),
+            np.uint32(len(values.specials)),
+        )
+
+    def digest(self, arena: Memory, places: Sequence[Placement]) -> tuple[str, ...]:
+        """FNV-1a 64 of each placement: one launch, one work-item a buffer."""
+        table = self.table([number for place in places for number in (place.offset_bytes, place.size_bytes)])
+        found = self.results(len(places))
+        self.wait(self._enqueue("digest", len(places), _ALONE, arena, table, _u64(len(places)), found))
+        return tuple(f"{int(digest):016x}" for digest in found.view(np.uint64)[: len(places)])
+
+    def scrub(self, seed: int) -> Any:
+        """Overwrite the local memory of every compute unit."""
+        size = self.device.local_mem_size
+        groups = _GROUPS_A_UNIT * self.device.max_compute_units
+        return self._enqueue(
+            "scrub", groups, _ALONE, cl.LocalMemory(size), _u64(size // 8), _u64(seed), self._sums(groups)
+        )
+
+    def touch(self, memory: Memory) -> Any:
+        """Read memory through every cache."""
+        items = -(-len(memory) // _TOUCH_BYTES)
+        return self._enqueue("touch", items, _ALONE, memory, _u64(len(memory)), _u64(_TOUCH_BYTES), self._sums(items))
+
+    def _sums(self, count: int) -> Memory:
+        """Somewhere for sums that nobody reads."""
+        if 8 * count > len(self._nowhere):
+            self.__dict__["_nowhere"] = self.results(count)
+        return self._nowhere
+
+    def set_bytes(self, memory: Memory, byte: int) -> Any:
+        """Set every byte of a buffer of at least one."""
+        return cl.enqueue_svm_memfill(self.queue, cl.SVM(memory), bytes([byte]))
+
+    def wait(self, event: Any) -> None:
+        """Wait for a harness kernel. Raises RigError if it fails."""
+        rigged(event.wait, "a harness kernel")
+
+    # Truth -----------------------------------------------------------------------------------------------------------
+
+    def canary(self) -> None:
+        """Values and their digest, made on the device and compared with the definition. Raises RigError."""
+        recipe = Values(dtype="float32", distribution="normal", base=1 << 31, scale=1 << 32, seed=CANARY_SEED)
+        want = generate(recipe, _CANARY_ELEMENTS)
+        memory = rigged(lambda: self.allocate(len(want)), "memory for the canary")
+        self.wait(self.values(memory, recipe))
+        place = Placement(buffer="canary.0", dtype="float32", offset_bytes=0, size_bytes=len(want))
+        if memory.tobytes() != want or self.digest(memory, (place,)) != (fnv1a64(want),):
+            raise RigError("the canary kernel computes wrong bits on the OpenCL device", fix=_FIX)
+
+
+_CANARY_ELEMENTS = 1000
+
+
+def make_binary(device: Any) -> bytes:
+    """The harness as a program binary with the machine code of every kernel. Raises RigError."""
+    harness = Harness(device)
+    harness.canary()
+    memory = rigged(lambda: harness.allocate(64), "64 bytes of memory")
+    poison = Poison(dtype="float32", seed="0" * 16)
+    for event in (
+        harness.zone_write(memory, 0),
+        harness.poison(memory, poison),
+        harness.scrub(0),
+        harness.touch(memory),
+    ):
+        harness.wait(event)
+    harness.zone_check(memory, [(0, 64)], 0)
+    harness.unwritten(memory, poison)
+    return harness.binary
+
+
+def _u64(number: int) -> Any:
+    return np.uint64(number)
+
+
+def _poison_arguments(poison: Poison) -> tuple[Any, ...]:
+    top, below = poison_masks(poison.dtype)
+    flip = (1 << 64) - 1 if poison.complement else 0
+    return tuple(_u64(number) for number in (int(poison.seed, 16), top, below, flip))
+
+
+def _first(found: Memory, count: int) -> tuple[int, int | None]:
+    """The sum of the counts and the lowest position of pairs (count, first position)."""
+    pairs = found.view(np.uint64)[: 2 * count].reshape(count, 2)
+    hits = pairs[pairs[:, 0] > 0]
+    return int(pairs[:, 0].sum()), int(hits[:, 1].min()) if len(hits) else None

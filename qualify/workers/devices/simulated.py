@@ -1,0 +1,249 @@
+"""The virtual board: a device like any other behind the same worker, with a clock that runs as scripts say.
+
+Memory, poison, zones and digests are real; kernels are scripts (`qualify.workers.virtual`); time is a virtual clock
+with seeded noise, so that the same steps give the same stamps. Every operation is traced in the order in which it
+happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+
+import numpy as np
+from blake3 import blake3
+
+from qualify.contract import Kernel, Launch, Memset
+from qualify.domain import Board
+from qualify.elements import DTYPES
+from qualify.errors import DocumentError, RigError
+from qualify.fill import generate, zone_bytes
+from qualify.fnv import fnv1a64
+from qualify.steps import (
+    Answer,
+    ArmName,
+    Damage,
+    Equal,
+    Placement,
+    Poison,
+    Recipe,
+    Run,
+    Segment,
+    Slot,
+    Stamps,
+    Unwritten,
+)
+from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
+from qualify.workers.devices.simulated_kernels import Call, Memory, execute
+from qualify.workers.virtual import BOARD, LIMITS, Entry, Script
+
+_TRACED = 10_000  # Operations that a trace keeps: some hundred windows, and a message under a megabyte.
+_MEMSET_NS = 1_000
+#: What a kernel that does the work of many passes in one launch takes, against as many honest passes.
+_BATCH_PER_MILLE = 1_056
+
+
+class SimulatedDevice(Device):
+    """A device that obeys scripts. Its verdicts prove nothing about any board."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory: Memory = np.zeros(0, dtype=np.uint8)
+        self._shared: Memory = np.zeros(64, dtype=np.uint8)
+        self._entries: dict[tuple[ArmName, str], Entry] = {}
+        self._launched: Counter[tuple[ArmName, str]] = Counter()
+        self._memos: dict[tuple[ArmName, str], dict[int, bytes]] = {}
+        self._clock_ns = 1_000_000_000
+        self._ticks = 0
+        self._traced: deque[str] = deque(maxlen=_TRACED)
+
+    def board(self) -> Board:
+        """The virtual board, the same everywhere."""
+        return BOARD
+
+    def canary(self) -> None:
+        """A digest against its published value. Raises RigError."""
+        if fnv1a64(b"foobar") != "85944171f73967e8":
+            raise RigError("the simulated device cannot digest", fix="reinstall qualify")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    # Memory ----------------------------------------------------------------------------------------------------------
+
+    def _load(self, arm: ArmName, code: bytes, symbols: Sequence[str]) -> None:
+        try:
+            script = Script.parse(code)
+        except DocumentError as error:
+            raise StepRefused(f"object of {len(code)} bytes: {error}") from error
+        for symbol in symbols:
+            if symbol not in script.entries:
+                raise StepRefused(f"kernel {symbol}: not in the object")
+            self._entries[arm, symbol] = script.entries[symbol]
+
+    def _arena(self, size_bytes: int, zone_seed: str) -> None:
+        if size_bytes > (LIMITS.memory_bytes or 0):
+            raise StepRefused(f"an arena of {size_bytes} bytes on a device of {LIMITS.memory_bytes}")
+        self._trace_of(f"arena {size_bytes}")
+        self._memory = np.frombuffer(bytearray(zone_bytes(zone_seed, 0, size_bytes)), dtype=np.uint8)
+
+    def _at(self, place: Placement) -> Memory:
+        return self._memory[place.offset_bytes : place.offset_bytes + place.size_bytes]
+
+    def _fill(self, place: Placement, recipe: Recipe) -> None:
+        self._trace_of(f"{'poison' if isinstance(recipe, Poison) else recipe.make} {place.buffer}")
+        elements = place.size_bytes // DTYPES[place.dtype].size_bytes
+        data = generate(recipe, elements, size_bytes=place.size_bytes)
+        self._at(place)[:] = np.frombuffer(data, dtype=np.uint8)
+
+    def _scrub(self, seed: str) -> None:
+        self._trace_of("scrub")
+        self._shared[:] = np.frombuffer(zone_bytes(seed, 0, len(self._shared)), dtype=np.uint8)
+
+    def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
+        for place in places:
+            self._trace_of(f"digest {place.buffer}")
+        return tuple(fnv1a64(self._at(place).tobytes()) for place in places)
+
+    def _zones(self) -> Damage:
+        self._trace_of("zones")
+        seed = self._seeded("zones")
+        wrong = [
+            start + int(at)
+            for start, end in self._gaps
+            for at in np.flatnonzero(
+                self._memory[start:end] != np.frombuffer(zone_bytes(seed, start, end - start), dtype=np.uint8)
+            )
+        ]
+        return Damage(bytes=len(wrong), first_offset=min(wrong, default=None))
+
+    def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
+        self._trace_of(f"unwritten {place.buffer}")
+        width = DTYPES[place.dtype].size_bytes
+        poison = np.frombuffer(generate(step.poison, place.size_bytes // width), dtype=f"<u{width}")
+        same = np.flatnonzero(self._at(place).view(f"<u{width}") == poison)
+        return Equal(elements=len(same), first_index=int(same[0]) if len(same) else None)
+
+    def _read(self, place: Placement) -> bytes:
+        self._trace_of(f"read {place.buffer}")
+        return self._at(place).tobytes()
+
+    def _kernel(self, arm: ArmName, symbol: str) -> Answer:
+        """The script's own figures, under the names that OpenCL devices use."""
+        entry = self._entries[arm, symbol]
+        names = ("block_threads", "shared_bytes", "private_bytes")
+        return Answer(facts={name: getattr(entry, name) for name in names})
+
+    def _trace(self) -> Answer:
+        return Answer(facts=[*self._traced])
+
+    def _trace_of(self, operation: str) -> None:
+        self._traced.append(operation)
+
+    # Launches --------------------------------------------------------------------------------------------------------
+
+    def _run(self, step: Run) -> None:
+        self._pass(step, step.set, (step.set,), "0" * 16)
+        self._trace_of("wait")
+
+    def _pass(self, step: Run | Segment, number: int, phase: Sequence[int], seed: str) -> None:
+        """One pass on one set; `phase` are the sets that a kernel which works ahead does with its first launch."""
+        for launch in step.launches:
+            match launch:
+                case Memset():
+                    self._trace_of(f"memset {step.arm} {launch.memset}.{number}")
+                    self._at(self._memset_place(launch, step.slots, number))[:] = launch.byte
+                    self._clock_ns += _MEMSET_NS
+                case Kernel():
+                    self._trace_of(f"launch {step.arm} {launch.symbol} {number}")
+                    self._kernel_pass(step.arm, launch, step.slots, (number, *phase), seed)
+
+    def _kernel_pass(
+        self, arm: ArmName, launch: Kernel, slots: Sequence[Slot], sets: tuple[int, ...], seed: str
+    ) -> None:
+        entry = self._entries[arm, launch.symbol]
+        _check_launch(launch, entry)
+        number, *phase = sets
+        if entry.does != "superbatch":
+            cost = execute(self._call(arm, launch, slots, number))
+            self._clock_ns += max(self._pass_ns(entry, seed) // cost, 1)
+        elif number == phase[0]:
+            for each in phase:
+                execute(self._call(arm, launch, slots, each))
+            self._clock_ns += self._pass_ns(entry, seed) * len(phase) * _BATCH_PER_MILLE // 1000
+        else:
+            self._clock_ns += max(self._pass_ns(entry, seed) // 1000, 1)
+        self._launched[arm, launch.symbol] += 1
+
+    def _call(self, arm: ArmName, launch: Kernel, slots: Sequence[Slot], number: int) -> Call:
+        entry, bound = self._entries[arm, launch.symbol], self._bind(launch, slots, number)
+        return Call(
+            entry=entry,
+            memory=self._memory,
+            shared=self._shared,
+            out=_buffer(launch, bound, entry.out),
+            inputs=tuple(_buffer(launch, bound, position) for position in entry.inputs),
+            earlier=self._launched[arm, launch.symbol],
+            memo=self._memos.setdefault((arm, launch.symbol), {}),
+        )
+
+    def _pass_ns(self, entry: Entry, seed: str) -> int:
+        """The script's time with seeded noise (twelve summed words) and drift; the same steps give the same time."""
+        self._ticks += 1
+        words = blake3(f"{seed} {self._ticks}".encode()).digest(length=24)
+        centred = sum(int.from_bytes(words[at : at + 2], "little") for at in range(0, 24, 2)) - 12 * 65535 // 2
+        ppm = 1_000_000 + entry.noise_ppm * centred // 65536 + entry.drift_ppm_per_s * self._clock_ns // 10**9
+        return max(entry.pass_ns * ppm // 1_000_000, 1)
+
+    # Timing ----------------------------------------------------------------------------------------------------------
+
+    def _segment(self, step: Segment) -> Stamps:
+        self._prepare(step)
+        self._units(step, step.lead_in)
+        self._trace_of("clock")
+        start_ns = self._clock_ns
+        ends = self._units(step, step.timed)
+        self._trace_of("clock")
+        self._trace_of("wait")
+        sets = (*step.lead_in, *step.timed)
+        digests = self._digest([self._place(f"{name}.{number}") for number in sets for name in step.digested])
+        return Stamps(
+            start_ns=start_ns,
+            unit_end_ns=ends,
+            digests=rows(digests, len(sets)),
+            damage=self._zones(),
+            host_bound=False,
+        )
+
+    def _prepare(self, step: Segment) -> None:
+        """R10.3, steps 1 to 4."""
+        for argument, dtype in step.poisoned:
+            for number in (*step.lead_in, *step.timed):
+                self._fill(self._place(f"{argument}.{number}"), poison_of(step, argument, dtype, number))
+        self._scrub(step.seed)
+        self._trace_of(f"flush {step.flush_bytes}")
+
+    def _units(self, step: Segment, sets: Sequence[int]) -> tuple[int, ...]:
+        """Every pass on its own set; the clock at the end of each unit."""
+        ends = []
+        for position, number in enumerate(sets, start=1):
+            self._pass(step, number, sets, step.seed)
+            if position % step.passes == 0:
+                ends.append(self._clock_ns)
+        return tuple(ends)
+
+
+def _buffer(launch: Launch, bound: Sequence[Bound], position: int) -> Placement:
+    argument = bound[position] if position < len(bound) else None
+    if not isinstance(argument, Placement):
+        raise StepRefused(f"the script of {getattr(launch, 'symbol', launch)} has no buffer at position {position}")
+    return argument
+
+
+def _check_launch(launch: Kernel, entry: Entry) -> None:
+    if launch.cluster is not None or launch.cooperative:
+        raise StepRefused(f"{launch.symbol}: the virtual board has neither clusters nor cooperative launches")
+    if launch.threads > entry.block_threads:
+        raise StepRefused(f"{launch.symbol}: {launch.threads} threads in a block of at most {entry.block_threads}")
+    if launch.shared_bytes + entry.shared_bytes > (LIMITS.shared_bytes or 0):
+        raise StepRefused(f"{launch.symbol}: more shared memory than {LIMITS.shared_bytes} bytes")
