@@ -25,6 +25,8 @@ from qualify.channel import (
     Described,
     Evaluate,
     Evaluated,
+    Prepare,
+    Prepared,
     Reply,
     Request,
     Wrong,
@@ -61,6 +63,8 @@ class _Compilers:
         self._places = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
         self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         self._lock = threading.Lock()
+        self._harness_lock = threading.Lock()
+        self._harness: tuple[bytes, ...] | None = None
         self._made: dict[str, Future[tuple[Built, bytes | None]]] = {}
 
     def describe(self) -> Described:
@@ -72,6 +76,19 @@ class _Compilers:
         if not isinstance(answer, Described):
             raise RigError(f"expected a description, got {answer.say}", fix=_REPORT)
         return answer
+
+    def harness(self) -> tuple[bytes, ...]:
+        """The harness that measuring workers load, made once; empty where the device needs none. Raises RigError."""
+        with self._harness_lock:
+            if self._harness is None:
+                try:
+                    answer, data = self._ask(Prepare(), (), MAX_OBJECT_BYTES)
+                except ChildLost as error:
+                    raise RigError(f"the harness's compile worker {error.how}: {error.log}", fix=_REPORT) from error
+                if not isinstance(answer, Prepared):
+                    raise RigError(f"expected the harness, got {answer.say}", fix=_REPORT)
+                self._harness = data
+            return self._harness
 
     def made(self, composed: Composed) -> tuple[Built, bytes | None]:
         """The report and the object of a module, compiled once a run. Raises ChildLost, the second time too."""
@@ -184,13 +201,13 @@ class Rig:
     @contextmanager
     def measuring(self) -> Iterator[MeasuringSession]:
         """A fresh measuring worker whose canary ran right, alone with the board. Raises RigError."""
-        toolkit = self._toolkit
+        toolkit, harness = self._toolkit, self._compilers.harness()
         with board_lock(self.board.uuid, self._closed):
             job = Job("measure", toolkit.worker, toolkit.measure_bytes, MEASURE_OUTPUT_BYTES, toolkit.tools)
             child = self._nursery.start(job)
             try:
                 session = MeasuringSession(child)
-                session.canary()
+                session.open(harness)
                 yield session
             finally:
                 self._nursery.end(child)

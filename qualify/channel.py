@@ -49,15 +49,23 @@ class Compile(Document):
     module: Module
 
 
-class Perform(Document):
-    """Measuring worker: do these steps in order, on a device opened anew if `fresh`.
+class Prepare(Document):
+    """Compile worker: make the harness, our own kernels that fill, check and digest, for this device."""
 
-    The objects of its Load steps are the raw buffers.
-    """
+    say: Literal["prepare"] = "prepare"
+
+
+class Open(Document):
+    """Measuring worker: open the device with the harness that is the raw buffer, if there is one; run the canary."""
+
+    say: Literal["open"] = "open"
+
+
+class Perform(Document):
+    """Measuring worker: do these steps in order. The objects of its Load steps are the raw buffers."""
 
     say: Literal["perform"] = "perform"
     steps: tuple[Step, ...]
-    fresh: bool = False
 
 
 class Evaluate(Document):
@@ -76,7 +84,7 @@ class Evaluate(Document):
     finite: bool
 
 
-Request = Annotated[Describe | Compile | Perform | Evaluate, Field(discriminator="say")]
+Request = Annotated[Describe | Compile | Prepare | Open | Perform | Evaluate, Field(discriminator="say")]
 
 
 # What a worker answers -----------------------------------------------------------------------------------------------
@@ -111,6 +119,18 @@ class Compiled(Document):
 
     say: Literal["compiled"] = "compiled"
     built: Built
+
+
+class Prepared(Document):
+    """The harness is the one raw buffer; there is none where a device needs none."""
+
+    say: Literal["prepared"] = "prepared"
+
+
+class Opened(Document):
+    """The device is open and its canary ran right."""
+
+    say: Literal["opened"] = "opened"
 
 
 class Performed(Document):
@@ -151,7 +171,8 @@ class Crash(Document):
 
 
 Reply = Annotated[
-    Ready | Announce | Described | Compiled | Performed | Evaluated | Wrong | Unable | Crash, Field(discriminator="say")
+    Ready | Announce | Described | Compiled | Prepared | Opened | Performed | Evaluated | Wrong | Unable | Crash,
+    Field(discriminator="say"),
 ]
 M = TypeVar("M")
 

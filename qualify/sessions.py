@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from qualify.channel import Perform, Performed
+from qualify.channel import Open, Opened, Perform, Performed
 from qualify.children import START_TIMEOUT_S, Child, ChildLost
 from qualify.errors import RigError
 from qualify.gate import Loss, WorkerLost
@@ -77,10 +77,12 @@ class MeasuringSession:
         self._at = -1
         self._guest: ArmName | None = None
 
-    def canary(self) -> None:
-        """Await the worker's own check of its device. Raises RigError: no kernel is to blame for its failure."""
+    def open(self, harness: Sequence[bytes]) -> None:
+        """Open the device; its canary must run right. Raises RigError: no kernel is to blame for its failure."""
         try:
-            self._child.ask(Perform(steps=()), timeout_s=START_TIMEOUT_S)
+            answer, _ = self._child.ask(Open(), harness, timeout_s=START_TIMEOUT_S)
+            if not isinstance(answer, Opened):
+                raise self._child.refuse(f"answered {answer.say} when asked to open its device")
         except ChildLost as error:
             raise RigError(
                 f"expected the device's canary to run right, but its worker {error.how} "

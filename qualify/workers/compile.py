@@ -1,8 +1,8 @@
-"""The compile worker: source in, object code and report out. It runs no kernel."""
+"""The compile worker: source in, object code and report out. It runs no kernel but those of the harness."""
 
 from __future__ import annotations
 
-from qualify.channel import Channel, Compile, Compiled, Describe, FromWorker, ToWorker
+from qualify.channel import Channel, Compile, Compiled, Describe, FromWorker, Prepare, Prepared, ToWorker
 from qualify.workers.compilers import open_compiler
 from qualify.workers.compilers.base import Compiler
 
@@ -15,6 +15,10 @@ def serve(channel: Channel[ToWorker], name: str) -> None:
         match request.message:
             case Describe():
                 channel.send(FromWorker(message=compiler.describe()))
+            case Prepare():
+                harness = compiler.harness()
+                raw = () if harness is None else (harness,)
+                channel.send(FromWorker(buffers=tuple(len(item) for item in raw), message=Prepared()), raw)
             case Compile() as wanted:
                 _compile(channel, compiler, wanted, buffers)
             case other:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qualify.channel import Announce, Channel, FromWorker, Perform, Performed, ToWorker
+from qualify.channel import Announce, Channel, FromWorker, Open, Opened, Perform, Performed, ToWorker
 from qualify.steps import (
     Arena,
     Bytes,
@@ -27,8 +27,12 @@ from qualify.workers.devices import Device, StepRefused, open_device
 
 def serve(channel: Channel[ToWorker], name: str) -> None:
     """Open the device, run its canary, then perform lists of steps until the channel closes. Raises RigError."""
-    device = open_device(name)
+    request, buffers = channel.receive()
+    if not isinstance(request.message, Open):
+        raise ValueError(f"a device is opened first, before {request.message.say}")
+    device = open_device(name, buffers[0] if buffers else None)
     device.canary()
+    channel.send(FromWorker(message=Opened()))
     while True:
         request, buffers = channel.receive()
         wanted = request.message

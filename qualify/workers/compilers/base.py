@@ -23,6 +23,10 @@ class Compiler(ABC):
         """Which toolkit, architecture and board this is."""
 
     @abstractmethod
+    def harness(self) -> bytes | None:
+        """The harness's own kernels as every measuring worker loads them; None where a device needs none."""
+
+    @abstractmethod
     def build(self, module: Module, fragments: Mapping[str, bytes]) -> tuple[Built, bytes | None]:
         """The report and, if it is built, the object. A refusal is an answer, not an exception."""
 

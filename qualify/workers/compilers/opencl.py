@@ -20,6 +20,7 @@ from qualify.contract import Module
 from qualify.objectcode import Built, Entry, Parameter
 from qualify.workers import pocl
 from qualify.workers.compilers.base import Compiler, built, refused
+from qualify.workers.devices.opencl_harness import make_binary
 
 EXTENSION = "clbin"
 #: Options that name no path and start no other tool.
@@ -45,6 +46,10 @@ class OpenCLCompiler(Compiler):
         """PoCL's version, the CPU's name for LLVM, and the board."""
         found = self._pocl
         return Described(version=found.version, toolkit_build=found.build, arch=found.arch, board=found.board)
+
+    def harness(self) -> bytes:
+        """The harness with its machine code, which takes more than a second to make."""
+        return make_binary(self._device)
 
     def build(self, module: Module, fragments: Mapping[str, bytes]) -> tuple[Built, bytes | None]:
         """Compile for this device. Raises ValueError for a module that composition should have refused."""

@@ -43,6 +43,9 @@ class SimulatedCompiler(Compiler):
             board=virtual.BOARD,
         )
 
+    def harness(self) -> None:
+        """The virtual board is its own harness."""
+
     def build(self, module: Module, fragments: Mapping[str, bytes]) -> tuple[Built, bytes | None]:
         """Merge the fragments' scripts; a script that is not closed, or a symbol given twice, is refused."""
         entries: dict[str, virtual.Entry] = {}
