@@ -3,37 +3,40 @@
 Two header layouts are in use: ABI 7 (up to 12.9) and ABI 8 (Blackwell from 12.8, everything from 13.0). Neither keeps
 the target's suffix in its flags in a way that every release agrees on, so the suffix is read from the toolkit's note
 only. The attribute numbers are those that ptxas 11.8 to 13.5 writes into `.nv.info`.
+
+The few headers that matter are unpacked here: a general ELF reader drops the bit of `st_other` that marks an entry,
+and takes longer over forty section headers than the rest of a report takes.
 """
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
 
 from qualify.objectcode import Parameter
 from qualify.ptx import Variable
 
 MAX_CUBIN_BYTES = 256 << 20  # The largest single-target libraries are under 200 MiB.
 RESERVED_SHARED_BYTES = 1024  # What a linked object adds to each entry's section from sm_90 on.
-_SECTION_HEADER_BYTES = 64
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_MACHINE_CUDA, _EXECUTABLE = 190, 2
+# Section types without bytes in the file: none, NOBITS, and a relocatable object's global, local and shared memory.
+_EMPTY_TYPES = {0, 8, 0x7000_0007, 0x7000_0009, 0x7000_000A, 0x7000_0015}
 _FUNCTION, _OBJECT, _WEAK, _ENTRY_FLAG = 2, 1, 2, 0x10
 _WRITE_ALLOCATED, _COMPRESSED = 0x3, 0x800
+_CONSTANT_BANKS, _MAX_NAME_BYTES = 18, 8192
 # Attributes of `.nv.info`.
 _MAX_THREADS, _REQUIRED_THREADS, _PARAMETER_BANK = 0x05, 0x10, 0x0A
 _FRAME_SIZE, _MIN_STACK_SIZE, _REGISTERS = 0x11, 0x12, 0x2F
 _PARAMETER, _PARAMETER_WIDE, _PARAMETER_BYTES, _MAX_REGISTERS = 0x17, 0x45, 0x19, 0x1B
 _TOOLKIT, _CLUSTER, _BARRIERS = 0x37, 0x3D, 0x4C
-# Weak names that the toolkit leaves open in every object.
-_TOOLKITS_OWN = re.compile(r"\.nv\.reservedSmem\.|__U[DF]T_?")
+# Names that the toolkit itself leaves open; those that C could spell only where they are weak.
+_TOOLKITS_OWN, _TOOLKITS_WEAK = ".nv.reservedSmem.", ("__UDT", "__UFT")
 _NOTE_TOOLKIT = 2000
 
 
@@ -97,7 +100,7 @@ def read(data: bytes) -> Cubin:
     try:
         elf = _Elf(data)
         return _facts(elf)
-    except (ELFError, struct.error, UnicodeDecodeError, OverflowError) as error:
+    except (struct.error, UnicodeDecodeError) as error:
         raise CubinError(f"not a readable cubin: {error}") from error
 
 
@@ -106,7 +109,6 @@ class _Section:
     name: str
     flags: int
     size: int
-    info: int
     data: bytes
 
 
@@ -124,57 +126,58 @@ class _Elf:
     """Sections and symbols of a 64-bit little-endian CUDA object whose every part lies inside the file."""
 
     def __init__(self, data: bytes) -> None:
-        if len(data) > MAX_CUBIN_BYTES:
-            raise CubinError(f"{len(data)} bytes where at most {MAX_CUBIN_BYTES} are read")
-        if len(data) < 64 or data[:6] != b"\x7fELF\x02\x01":
-            raise CubinError("no 64-bit little-endian ELF header")
-        self.data = data
-        start, header_bytes, count = _unpack("<Q", data, 40), _unpack("<H", data, 58), _unpack("<H", data, 60)
-        if start + _SECTION_HEADER_BYTES * count > len(data) or not count:
+        if not _HEADER.size <= len(data) <= MAX_CUBIN_BYTES:
+            raise CubinError(f"{len(data)} bytes where {_HEADER.size} to {MAX_CUBIN_BYTES} are read")
+        magic, kind, machine, _, _, _, start, flags, _, _, _, header_bytes, count, names = _HEADER.unpack_from(data)
+        if magic[:6] != b"\x7fELF\x02\x01" or machine != _MACHINE_CUDA:
+            raise CubinError("no 64-bit little-endian ELF header of a CUDA object")
+        if start + header_bytes * count > len(data):
             raise CubinError(f"cut short: {len(data)} bytes, a table of {count} sections at {start}")
-        if header_bytes != _SECTION_HEADER_BYTES or _unpack("<H", data, 62) >= count:
-            raise CubinError("section headers of another form")
-        elf = ELFFile(io.BytesIO(data))
-        if elf.header["e_machine"] != "EM_CUDA":
-            raise CubinError(f"an object for {elf.header['e_machine']}, not for CUDA")
-        self.abi = data[8]
-        self.flags = _unpack("<I", data, 48)
-        self.version = _unpack("<I", data, 20)
-        self.linked = _unpack("<H", data, 16) == 2
-        self.sections = tuple(self._section(section) for section in elf.iter_sections())
+        if header_bytes != _SECTION.size or names >= count:
+            raise CubinError(f"section headers of {header_bytes} bytes, {count} of them, names in number {names}")
+        self.abi, self.flags, self.linked = magic[8], flags, kind == _EXECUTABLE
+        headers = list(_SECTION.iter_unpack(data[start : start + header_bytes * count]))
+        contents = [_content(data, number, header) for number, header in enumerate(headers)]
+        self.sections = tuple(
+            _Section(_text(contents[names], header[0]), header[2], header[5], content)
+            for header, content in zip(headers, contents, strict=True)
+        )
+        self._by_name = {section.name: section for section in self.sections}
+        if len(self._by_name) != len(self.sections):
+            raise CubinError("two sections of one name")
         self.symbols = tuple(self._symbols())
 
-    def _section(self, section: Any) -> _Section:
-        header = section.header
-        start, size = int(header["sh_offset"]), int(header["sh_size"])
-        empty = header["sh_type"] in ("SHT_NOBITS", "SHT_NULL")
-        if not empty and start + size > len(self.data):
-            raise CubinError(f"cut short: section {section.name} ends at {start + size} of {len(self.data)} bytes")
-        if int(header["sh_flags"]) & _COMPRESSED:
-            raise CubinError(f"section {section.name} is compressed")
-        content = b"" if empty else self.data[start : start + size]
-        return _Section(section.name, int(header["sh_flags"]), size, int(header["sh_info"]), content)
-
     def named(self, name: str) -> _Section | None:
-        """The section of that name; CubinError if two have it."""
-        found = [section for section in self.sections if section.name == name]
-        if len(found) > 1:
-            raise CubinError(f"{len(found)} sections named {name}")
-        return found[0] if found else None
+        """The section of that name, or None."""
+        return self._by_name.get(name)
 
     def _symbols(self) -> Iterator[_Symbol]:
-        """Read here, because pyelftools drops the bit of `st_other` that marks an entry."""
         table, names = self.named(".symtab"), self.named(".strtab")
         if table is None or names is None or len(table.data) % _SYMBOL.size:
             raise CubinError("no whole symbol table")
         for name, info, other, section, _, size in _SYMBOL.iter_unpack(table.data):
-            text = names.data[name : names.data.find(b"\0", name)].decode()
+            text = _text(names.data, name)
             yield _Symbol(text, info & 0xF, info >> 4 == _WEAK, bool(other & _ENTRY_FLAG), section, size)
 
 
-def _unpack(form: str, data: bytes, offset: int) -> int:
-    value: int = struct.unpack_from(form, data, offset)[0]
-    return value
+def _content(data: bytes, number: int, header: tuple[int, ...]) -> bytes:
+    """A section's bytes. Raises CubinError if they lie outside the file or are compressed."""
+    _, kind, flags, _, start, size, *_ = header
+    if kind in _EMPTY_TYPES:
+        return b""
+    if start + size > len(data):
+        raise CubinError(f"cut short: section {number} ends at {start + size} of {len(data)} bytes")
+    if flags & _COMPRESSED:
+        raise CubinError(f"section {number} is compressed")
+    return data[start : start + size]
+
+
+def _text(table: bytes, offset: int) -> str:
+    """The name at an offset of a string table. Raises CubinError for a name outside it."""
+    end = table.find(b"\0", offset, offset + _MAX_NAME_BYTES)
+    if end < 0:
+        raise CubinError(f"no whole name at {offset} of a table of {len(table)} bytes")
+    return table[offset:end].decode()
 
 
 def _attributes(section: _Section) -> Iterator[tuple[int, bytes]]:
@@ -295,34 +298,39 @@ def _entry_sections(elf: _Elf, entry: CubinEntry, sm: int) -> None:
 
 def _banks(elf: _Elf, suffix: str) -> dict[str, int]:
     """Constant bytes by bank, of an entry (`.name`) or of the module."""
-    names = (
-        (section, re.fullmatch(r"\.nv\.constant(\d+)", section.name.removesuffix(suffix))) for section in elf.sections
-    )
-    return {bank[1]: section.size for section, bank in names if bank and section.name.endswith(suffix)}
+    named = ((str(bank), elf.named(f".nv.constant{bank}{suffix}")) for bank in range(_CONSTANT_BANKS))
+    return {bank: section.size for bank, section in named if section}
 
 
 def _writable(elf: _Elf) -> Iterator[tuple[int, _Section]]:
     """Sections that a kernel can write and that outlive it: all writable memory but shared and local memory."""
     for number, section in enumerate(elf.sections):
-        passing = section.name.startswith((".nv.shared.", ".nv.local.", ".nv.merc.nv.shared."))
-        if section.size and section.flags & _WRITE_ALLOCATED == _WRITE_ALLOCATED and not passing:
+        copy = section.name.removeprefix(".nv.merc")
+        copied = copy != section.name and elf.named(copy) is not None
+        passing = section.name.startswith((".nv.shared.", ".nv.local."))
+        if section.size and section.flags & _WRITE_ALLOCATED == _WRITE_ALLOCATED and not passing and not copied:
             yield number, section
 
 
 def _state(elf: _Elf) -> tuple[Variable, ...]:
-    """Every variable of writable memory; bytes of a section that no symbol names count under the section's name."""
+    """Every variable of writable memory; a section with bytes that no symbol names counts under its own name too."""
+    objects: dict[int, list[Variable]] = {}
+    for symbol in elf.symbols:
+        if symbol.kind == _OBJECT:
+            objects.setdefault(symbol.section, []).append(Variable(name=symbol.name, size_bytes=symbol.size))
     found: list[Variable] = []
     for number, section in _writable(elf):
-        objects = [symbol for symbol in elf.symbols if symbol.kind == _OBJECT and symbol.section == number]
-        found += [Variable(name=symbol.name, size_bytes=symbol.size) for symbol in objects]
-        if sum(symbol.size for symbol in objects) < section.size:
+        named = objects.get(number, [])
+        found += named
+        if sum(variable.size_bytes or 0 for variable in named) < section.size:
             found.append(Variable(name=section.name, size_bytes=section.size))
     return tuple(found)
 
 
 def _undefined(elf: _Elf) -> Iterator[str]:
     for symbol in elf.symbols:
-        if symbol.name and symbol.section == 0 and not (symbol.weak and _TOOLKITS_OWN.match(symbol.name)):
+        own = symbol.name.startswith(_TOOLKITS_OWN) or (symbol.weak and symbol.name.startswith(_TOOLKITS_WEAK))
+        if symbol.name and symbol.section == 0 and not own:
             yield symbol.name
 
 
