@@ -1,0 +1,245 @@
+"""Verifying evidence from disk alone: every byte, every gate judged again, every link of the history (R11.4).
+
+The auditor trusts no one, its own store neither: it takes no lock, writes nothing, follows no link, reads each file
+once, and collects every problem instead of stopping at the first. What it cannot show: a run whose facts and verdict
+were both rewritten and hashed again, unless a later plan or an admission names the old manifest (R11.5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from qualify.errors import Exit, UsageError
+from qualify.evidence import contents, history, layout, manifest
+from qualify.evidence.contents import Contents
+from qualify.evidence.files import below, folder
+from qualify.evidence.manifest import MANIFEST
+from qualify.evidence.problems import EXITS, AuditOutcome, Problem, ProblemError, outcome_of
+from qualify.evidence.rejudge import document, rejudge
+from qualify.judgement import Rules, RunVerdict
+from qualify.model import Document
+from qualify.plan import Plan, RunRecord
+
+D = TypeVar("D", bound=Document)
+#: What a success does not say; printed with it.
+RUN_ANCHOR = "history not checked: this run alone"
+STORE_ANCHOR = "unanchored: a rewrite of everything, history included, would not show"
+
+
+@dataclass(frozen=True)
+class RunAudit:
+    """What became of one run; `plan` and `verdict` are None where they cannot be read or derived."""
+
+    run: str
+    problems: tuple[Problem, ...]
+    plan: Plan | None
+    verdict: RunVerdict | None
+    plan_sha256: str | None
+    manifest_sha256: str | None
+
+    @property
+    def outcome(self) -> AuditOutcome:
+        """verified, bad or unknown."""
+        return outcome_of(self.problems)
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code that the outcome means."""
+        return EXITS[self.outcome]
+
+
+@dataclass(frozen=True)
+class StoreAudit:
+    """What became of a store: its sealed runs, the runs that were opened and never sealed, and its history."""
+
+    runs: tuple[RunAudit, ...]
+    opened: tuple[str, ...]
+    heads: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def outcome(self) -> AuditOutcome:
+        """verified, bad or unknown, over the history and every run."""
+        return outcome_of([*self.problems, *(problem for run in self.runs for problem in run.problems)])
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code that the outcome means."""
+        return EXITS[self.outcome]
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """Every code that was found anywhere."""
+        return frozenset(problem.code for problem in (*self.problems, *(p for run in self.runs for p in run.problems)))
+
+
+def verify_run(path: Path, gates: Mapping[str, Rules]) -> RunAudit:
+    """Verify one sealed run by itself; its history is not looked at. Raises UsageError if there is no such folder."""
+    place = _place(path, "a sealed run")
+    try:
+        with folder(str(place), place.name) as at:
+            return _audit(at, place.name, gates)
+    except ProblemError as error:
+        return RunAudit(place.name, (error.problem,), None, None, None, None)
+
+
+def verify_store(root: Path, gates: Mapping[str, Rules]) -> StoreAudit:
+    """Verify every sealed run of a store and its history. Raises UsageError if there is no such folder."""
+    place = _place(root, "an evidence store")
+    try:
+        with folder(str(place), place.name) as at:
+            return _audit_store(at, gates)
+    except ProblemError as error:
+        return StoreAudit((), (), (), (error.problem,))
+
+
+def _place(path: Path, what: str) -> Path:
+    """An absolute path, links not resolved, so that a folder keeps the name that it is judged by."""
+    place = Path(os.path.abspath(path))
+    if not os.path.lexists(place):
+        raise UsageError(f"expected {what}, got nothing at {place}", fix="name a folder that is there")
+    return place
+
+
+def _audit_store(at: int, gates: Mapping[str, Rules]) -> StoreAudit:
+    found = history.records(at)
+    audits = tuple(_audit_in_store(at, run, found.opened.get(run), gates) for run in found.runs)
+    graph, problems = history.history(found, {audit.run: audit.manifest_sha256 for audit in audits})
+    problems += found.problems
+    if not any(problem.outcome == "unknown" for problem in problems) and not any(map(_is_hidden, audits)):
+        problems += graph.gone()
+    for run in found.withdrawn:
+        problems.append(Problem(f"{layout.WITHDRAWN}/{run}.json", "V07", "this version knows no withdrawals"))
+    sealed = {audit.run for audit in audits}
+    opened = tuple(run for run in sorted(found.opened) if run not in sealed)
+    return StoreAudit(audits, opened, graph.heads, tuple(sorted(problems)))
+
+
+def _is_hidden(audit: RunAudit) -> bool:
+    """Whether a run's manifest is there and cannot be read: then nothing is known to be gone."""
+    return audit.manifest_sha256 is None and audit.outcome == "unknown"
+
+
+def _audit_in_store(at: int, run: str, opened: bytes | None, gates: Mapping[str, Rules]) -> RunAudit:
+    """Verify a run of a store: as a stranger would, and against the plan that was opened, where that can be read."""
+    try:
+        with below(at, f"{layout.RUNS}/{run}") as handle:
+            audit = _audit(handle, run, gates)
+    except ProblemError as error:
+        return RunAudit(run, (error.problem,), None, None, None, None)
+    if opened is None or audit.plan_sha256 in (None, hashlib.sha256(opened).hexdigest()):
+        return audit
+    changed = Problem(layout.PLAN, "V06", f"it is not {layout.OPENED}/{run}.json")
+    return RunAudit(
+        run, (*audit.problems, changed), audit.plan, audit.verdict, audit.plan_sha256, audit.manifest_sha256
+    )
+
+
+def _audit(at: int, name: str, gates: Mapping[str, Rules]) -> RunAudit:
+    found = contents.read(at)
+    problems = [*found.problems, *_against_manifest(found)]
+    plan = _document(Plan, found, layout.PLAN, problems)
+    record = _document(RunRecord, found, layout.RECORD, problems)
+    verdict = None
+    if plan is not None and record is not None:
+        problems += [*_against_plan(name, plan, record, found), *_against_sources(plan, found)]
+        if not found.is_hidden:
+            verdict = _judge(plan, record, found, gates, problems)
+    return RunAudit(
+        run=name,
+        problems=tuple(sorted(set(problems))),
+        plan=plan,
+        verdict=verdict,
+        plan_sha256=found.digests.get(layout.PLAN),
+        manifest_sha256=found.digests.get(MANIFEST),
+    )
+
+
+def _document(model: type[D], found: Contents, path: str, problems: list[Problem]) -> D | None:
+    """A document that every run has, or a problem."""
+    if path not in found.kept:
+        if not found.is_refused(path):
+            problems.append(Problem(path, "S08", "every run has this file"))
+        return None
+    try:
+        return document(model, found.kept[path], path)
+    except ProblemError as error:
+        problems.append(error.problem)
+        return None
+
+
+def _against_manifest(found: Contents) -> Iterator[Problem]:
+    """Exactly the listed files with exactly the listed bytes, and no folder that they do not need."""
+    if MANIFEST not in found.kept:
+        if not found.is_refused(MANIFEST):
+            yield Problem(MANIFEST, "S09", "every sealed run has this file")
+        return
+    try:
+        listed = manifest.parse(found.kept[MANIFEST])
+    except ProblemError as error:
+        yield error.problem
+        return
+    for path in sorted(listed.keys() - found.digests.keys()):
+        if not found.is_refused(path):
+            yield Problem(path, "S03", "the manifest lists it and it is not there")
+    for path in sorted(found.digests.keys() - listed.keys() - manifest.UNLISTED):
+        yield Problem(path, "S01", "the manifest does not list it")
+    for path in sorted(found.digests.keys() & listed.keys()):
+        if found.digests[path] != listed[path]:
+            code = "C01" if found.sizes[path] else "C02"
+            yield Problem(path, code, f"expected SHA-256 {listed[path]}, got {found.digests[path]}")
+    implied = {path[: match.start()] for path in listed for match in re.finditer("/", path)}
+    for path in sorted(found.folders - implied):
+        yield Problem(path, "S06", "no listed file lies in it")
+
+
+def _against_plan(name: str, plan: Plan, record: RunRecord, found: Contents) -> Iterator[Problem]:
+    """The run's own name, the committed seed, and every file that the plan promises."""
+    for path, run in ((layout.PLAN, plan.run), (layout.RECORD, record.run)):
+        if run != name:
+            yield Problem(path, "L07", f"it is of the run {run}")
+    for text in layout.contradictions(plan):
+        yield Problem(layout.PLAN, "V09", text)
+    if hashlib.sha256(bytes.fromhex(record.seed)).hexdigest() != plan.seed_sha256:
+        yield Problem(layout.RECORD, "V17", "its SHA-256 is not seed_sha256 of the plan")
+    for path in sorted(layout.required(plan) - found.digests.keys()):
+        if not found.is_refused(path):
+            yield Problem(path, "S08", "the plan promises this file")
+    for path in sorted(manifest.UNLISTED & found.digests.keys() - {MANIFEST}):
+        yield Problem(path, "V07", "this version cannot check signatures")
+
+
+def _against_sources(plan: Plan, found: Contents) -> Iterator[Problem]:
+    """The sources that were read and the subjects that were planned are the ones that lie here."""
+    for path, digest in plan.inputs_sha256.items():
+        inner = layout.input_path(path)
+        if inner in found.digests and found.digests[inner] != digest:
+            yield Problem(inner, "V08", f"the plan names SHA-256 {digest}")
+    for planned in plan.subjects:
+        path = f"{layout.subject_folder(planned.subject.key)}/{layout.SUBJECT}"
+        if path in found.kept and found.kept[path] != planned.subject.canonical():
+            yield Problem(path, "V09", "it is not the planned subject")
+
+
+def _judge(
+    plan: Plan, record: RunRecord, found: Contents, gates: Mapping[str, Rules], problems: list[Problem]
+) -> RunVerdict | None:
+    """The verdict that the measurements give, which verdict.json has to be byte for byte."""
+    if any(problem.code == "V09" and problem.path == layout.PLAN for problem in problems):
+        return None
+    judged = rejudge(plan, record, found.kept, gates)
+    problems += judged.problems
+    allowed = layout.required(plan) | judged.series | manifest.UNLISTED
+    for path in sorted(found.digests.keys() - allowed):
+        if not layout.is_attached(path):
+            problems.append(Problem(path, "S01", "the plan has no such file"))
+    written = found.kept.get(layout.VERDICT)
+    if judged.verdict is not None and written is not None and written != judged.verdict.canonical():
+        problems.append(Problem(layout.VERDICT, "V02", "it is not what the measurements give"))
+    return judged.verdict

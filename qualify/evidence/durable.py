@@ -1,0 +1,141 @@
+"""Writing that survives a crash: exclusive creates, full writes, fsync, a rename that never replaces (R11.3).
+
+Every file operation is announced before and after, so that a test can stop the process at each of them. A failed
+operation ends the run: nothing is tried again (an fsync that failed once may report success the second time and has
+lost the data), and what was written stays for a person.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import FrameType
+from typing import TypeVar
+
+from qualify.errors import RigError
+from qualify.evidence.problems import printable
+
+T = TypeVar("T")
+#: Called with `before <operation> <path>` and `after <operation> <path>`; what it raises, the operation raises.
+Announce = Callable[[str], None]
+
+_RENAME_NOREPLACE = 1  # linux/fs.h
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_WRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+LOCAL_FIX = "put evidence/ on a local file system (ext4, xfs, btrfs, tmpfs)"
+
+
+def silent(_operation: str) -> None:
+    """Announce to nobody."""
+
+
+class Writer:
+    """File operations below one store, named by paths relative to it. Every method raises RigError if it fails."""
+
+    def __init__(self, store: str, announce: Announce) -> None:
+        self._store = store
+        self._announce = announce
+
+    def write(self, at: int, name: str, path: str, data: bytes) -> None:
+        """Create a file that is not there yet, write all of it, and wait until the device has it."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = self._do("create", path, partial(os.open, name, flags, 0o644, dir_fd=at))
+        try:
+            self._do("write", path, partial(_write_all, handle, data))
+            self._do("sync", path, partial(os.fsync, handle))
+        except BaseException:
+            os.close(handle)
+            raise
+        self._do("close", path, partial(os.close, handle))
+
+    def make_folder(self, at: int, name: str, path: str) -> None:
+        """Make a folder that is not there yet."""
+        self._do("mkdir", path, partial(os.mkdir, name, 0o755, dir_fd=at))
+
+    def ensure_folder(self, at: int, name: str, path: str) -> None:
+        """Make a folder unless it is there, or another process makes it at the same moment."""
+        with suppress(FileExistsError):
+            self._do("mkdir", path, partial(os.mkdir, name, 0o755, dir_fd=at), expected=FileExistsError)
+
+    def sync_folder(self, at: int, path: str) -> None:
+        """Wait until the device has a folder's entries."""
+        self._do("sync", path, partial(os.fsync, at))
+
+    def move(self, at: int, name: str, to_at: int, to_name: str, path: str) -> None:
+        """Give a file or a folder another place, which must be free."""
+        self._do("rename", path, partial(_rename_exclusively, at, name, to_at, to_name))
+
+    def remove(self, at: int, name: str, path: str) -> None:
+        """Remove a file of this writer's own."""
+        self._do("remove", path, partial(os.unlink, name, dir_fd=at))
+
+    def _do(self, operation: str, path: str, call: Callable[[], T], expected: type[OSError] | tuple[()] = ()) -> T:
+        try:
+            self._announce(f"before {operation} {path}")
+            result = call()
+            self._announce(f"after {operation} {path}")
+        except expected:
+            raise
+        except OSError as error:
+            raise self._rig_error(error, operation, path) from error
+        return result
+
+    def _rig_error(self, error: OSError, operation: str, path: str) -> RigError:
+        where = printable(f"{self._store}/{path}")
+        message = f"evidence cannot be written: {operation} of {where}: {error.strerror or error}"
+        if error.errno in _NO_SPACE:
+            fix = "free some space or raise the quota, then start again; staging/ keeps what was written"
+        elif error.errno in _NOT_WRITABLE:
+            fix = f"make {printable(self._store)} writable, or work in another workspace"
+        elif error.errno in _UNSUPPORTED and operation == "rename":
+            fix = LOCAL_FIX
+        elif error.errno == errno.EEXIST:
+            fix = "start again: a run of this name is on record already, and no record is ever replaced"
+        else:
+            fix = "check the disk, then start again; staging/ keeps what was written, which proves nothing"
+        return RigError(message, fix=fix)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Finish a file before Ctrl-C is heard, so that no half of one is on record; then it is heard."""
+    heard: list[tuple[int, FrameType | None]] = []
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            before(*heard[0])
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = os.write(handle, rest)
+        if not written:
+            raise OSError(errno.EIO, "nothing was written")
+        rest = rest[written:]
+
+
+def _rename_exclusively(at: int, name: str, to_at: int, to_name: str) -> None:
+    """renameat2(RENAME_NOREPLACE); `os` does not have it. Raises OSError, ENOSYS where the C library lacks it."""
+    library = ctypes.CDLL(None, use_errno=True)
+    call = getattr(library, "renameat2", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, "the C library has no renameat2")
+    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    if call(at, os.fsencode(name), to_at, os.fsencode(to_name), _RENAME_NOREPLACE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

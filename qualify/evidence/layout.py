@@ -1,0 +1,137 @@
+"""Which files a run has: names, the most bytes each may have, and what its plan makes required (DESIGN section 11)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from qualify.evidence.manifest import MANIFEST, MAX_MANIFEST_BYTES, UNLISTED, check_path, check_together
+from qualify.gate import Measurement, SeriesRef
+from qualify.model import MAX_DOCUMENT_BYTES
+from qualify.plan import Plan
+
+PLAN = "plan.json"
+RECORD = "run.json"
+VERDICT = "verdict.json"
+SUBJECT = "subject.json"
+#: Folders of a store. `heads` is a cache and `staging` what is being written: neither is ever evidence.
+OPENED, RUNS, WITHDRAWN, STAGING, HEADS = "opened", "runs", "withdrawn", "staging", "heads"
+
+MAX_VERDICT_BYTES = 64 << 20  # A thousand subjects with ten gates and ten checks each take 20 MiB.
+MAX_SERIES_BYTES = 64 << 20  # 101 windows over 11 processes are 100 KiB.
+MAX_INPUT_BYTES = 16 << 20  # A cohort's source file.
+MAX_BLOB_BYTES = 256 << 20  # Object code, telemetry.
+MAX_SIGNATURE_BYTES = 1 << 20
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,62}"
+_SUBJECT_FILE = r"subjects/[^/]+/[^/]+/"
+_LIMITS = (
+    (re.compile(re.escape(MANIFEST)), MAX_MANIFEST_BYTES),
+    (re.compile("|".join(map(re.escape, sorted(UNLISTED - {MANIFEST})))), MAX_SIGNATURE_BYTES),
+    (re.compile(re.escape(VERDICT)), MAX_VERDICT_BYTES),
+    (re.compile(rf"{re.escape(PLAN)}|{re.escape(RECORD)}|{_SUBJECT_FILE}{_NAME}\.json"), MAX_DOCUMENT_BYTES),
+    (re.compile(rf"{_SUBJECT_FILE}{_NAME}\.{_NAME}\.i64le"), MAX_SERIES_BYTES),
+    (re.compile(r"inputs/.+"), MAX_INPUT_BYTES),
+    (re.compile(r"objects/[^/]+|telemetry/.+"), MAX_BLOB_BYTES),
+)
+_JUDGED = re.compile(rf"{PLAN}|{RECORD}|{VERDICT}|{MANIFEST}|subjects/.+")
+_OBJECT = re.compile(r"objects/([0-9a-f]{64})\.[a-z0-9.]{1,32}")
+_ATTACHED = re.compile(r"objects/.+|telemetry/.+")
+
+
+def limit_of(path: str) -> int | None:
+    """The most bytes that a run's file of this path may have; None if no run has such a file."""
+    return next((limit for pattern, limit in _LIMITS if pattern.fullmatch(path)), None)
+
+
+def is_judged(path: str) -> bool:
+    """Whether a verdict depends on the file's content, so that an auditor keeps it in memory."""
+    return _JUDGED.fullmatch(path) is not None
+
+
+def is_attached(path: str) -> bool:
+    """Whether the file is one that a plan does not ask for but allows: an object, telemetry."""
+    return _ATTACHED.fullmatch(path) is not None
+
+
+def object_digest(path: str) -> str | None:
+    """The BLAKE3 that an object's name claims; None for a path that claims none."""
+    match = _OBJECT.fullmatch(path)
+    return match.group(1) if match else None
+
+
+def subject_folder(key: tuple[str, str]) -> str:
+    """A subject's folder in its run, from its cell and route."""
+    return f"subjects/{key[0]}/{key[1]}"
+
+
+def measurement_path(key: tuple[str, str], gate: str) -> str:
+    """A gate's measurement of a subject."""
+    return f"{subject_folder(key)}/{gate}.json"
+
+
+def series_path(key: tuple[str, str], gate: str, name: str) -> str:
+    """A series beside a measurement."""
+    return f"{subject_folder(key)}/{gate}.{name}.i64le"
+
+
+def input_path(path: str) -> str:
+    """A workspace file that the run read, kept for people and for its digest."""
+    return f"inputs/{path}"
+
+
+def named_series(measurement: Measurement) -> tuple[SeriesRef, ...]:
+    """The series that facts name, found by shape alone, so that it needs no gate's rule. Raises ValueError."""
+    if not isinstance(measurement.facts, dict):
+        return ()
+    fields = set(SeriesRef.model_fields)
+    found = (value for value in measurement.facts.values() if isinstance(value, dict) and set(value) == fields)
+    return tuple(SeriesRef.model_validate(value) for value in found)
+
+
+def required(plan: Plan) -> frozenset[str]:
+    """Every file that a sealed run of this plan has, whatever was measured; the manifest is not among them."""
+    paths = {PLAN, RECORD, VERDICT}
+    paths.update(input_path(path) for path in plan.inputs_sha256)
+    for planned in plan.subjects:
+        key = planned.subject.key
+        paths.add(f"{subject_folder(key)}/{SUBJECT}")
+        paths.update(measurement_path(key, gate) for gate in planned.gates)
+    return frozenset(paths)
+
+
+def check_names(plan: Plan) -> None:
+    """Refuse names that cannot lie in one folder. Raises ProblemError with the path."""
+    paths = sorted(required(plan))
+    for path in paths:
+        check_path(path)
+    check_together(paths)
+
+
+def contradictions(plan: Plan) -> Iterator[str]:
+    """What makes a plan impossible, one sentence each; none for every plan that the planner makes."""
+    order = [node.gate for node in plan.nodes]
+    if len(set(order)) != len(order) or "subject" in order:
+        yield "a gate is planned twice, or is named subject"
+    for index, node in enumerate(plan.nodes):
+        if set(node.needs) & set(order[index:]):
+            yield f"{node.gate} needs a gate that is not before it"
+    if list(plan.after) != sorted(set(plan.after)):
+        yield "the heads that it comes after are not in order"
+    for planned in plan.subjects:
+        if not _in_order(planned.gates, order):
+            yield f"the gates of {'/'.join(planned.subject.key)} are not in the order of the nodes"
+        if (planned.subject.operation, planned.subject.domain) != (plan.operation, plan.domain):
+            yield f"{'/'.join(planned.subject.key)} is of another operation or domain"
+    keys = [planned.subject.key for planned in plan.subjects]
+    if len(set(keys)) != len(keys):
+        yield "a subject is planned twice"
+    plain = [planned.subject.cell.id for planned in plan.subjects if planned.subject.role == "plain"]
+    if sorted(plain) != sorted({cell for cell, _ in keys}):
+        yield "a cell has not exactly one plain route"
+
+
+def _in_order(gates: Sequence[str], order: Sequence[str]) -> bool:
+    """Whether some gates are among the nodes, each once and in their order."""
+    chosen = set(gates)
+    return list(gates) == [gate for gate in order if gate in chosen]

@@ -1,0 +1,317 @@
+"""The evidence store: a plan is on record before anything is measured, a run is sealed by one rename (section 11).
+
+Nothing that is on record is changed or removed. Two processes may write to one store at once: exclusive creates and a
+rename that never replaces decide, not a lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from qualify.domain import Domain
+from qualify.errors import EvidenceError, InputError, RigError, UsageError
+from qualify.evidence import audit, contents, history, layout, manifest
+from qualify.evidence.durable import Announce, Writer, interrupts_held, silent
+from qualify.evidence.files import below, folder, read_file
+from qualify.evidence.problems import Problem, ProblemError, printable
+from qualify.evidence.rejudge import document, rejudge
+from qualify.gate import Measurement
+from qualify.identity import content
+from qualify.judgement import Rules
+from qualify.model import MAX_DOCUMENT_BYTES
+from qualify.plan import Plan, RunRecord
+from qualify.subject import Subject
+
+MAX_OPERATION_CHARS = 40  # The rest of a run's name takes 86 of the 127 characters of a path segment.
+MAX_SHOWN_PROBLEMS = 5
+
+
+def run_id(now: datetime, operation: str, domain: Domain, random: bytes) -> str:
+    """A name that tells the story in a listing; its meaning is read from the plan only (R11.2). `random` is 4 bytes."""
+    moment = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return f"{moment}-{operation[:MAX_OPERATION_CHARS]}-{domain.toolkit}--{domain.arch}-{random[:4].hex()}"
+
+
+class Store:
+    """The evidence folder of a workspace. Reading makes nothing; the first `open` makes the folders."""
+
+    def __init__(self, root: Path, *, announce: Announce = silent) -> None:
+        self.root = Path(os.path.abspath(root))
+        self._writer = Writer(str(self.root), announce)
+
+    def heads(self) -> tuple[str, ...]:
+        """The records that no plan names: what a new plan comes after. Raises EvidenceError if the history is bad."""
+        return self._history().heads
+
+    def listing(self) -> tuple[history.Entry, ...]:
+        """Every opened run by name, sealed or not. Raises EvidenceError if the history is bad."""
+        entries = self._history().entries
+        return tuple(entries[run] for run in sorted(entries))
+
+    def open(self, plan: Plan, inputs: Mapping[str, bytes]) -> StagedRun:
+        """Put a plan on record, then its inputs and subjects in staging/; nothing was measured before.
+
+        Raises InputError for an input's name outside the alphabet of evidence, RigError if the file system cannot
+        hold evidence or a run of this name is on record, ValueError for a plan that contradicts itself.
+        """
+        _check_plan(plan, inputs)
+        run = StagedRun(self.root, self._writer, plan)
+        try:
+            run.begin(inputs)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def _history(self) -> history.History:
+        if not os.path.lexists(self.root):
+            return history.History({})
+        try:
+            with folder(str(self.root), self.root.name) as at:
+                graph, problems = history.read(at)
+        except ProblemError as error:
+            graph, problems = history.History({}), [error.problem]
+        if problems:
+            raise _evidence_error(f"the history of {self.root} does not verify", problems)
+        return graph
+
+
+class StagedRun:
+    """A run that is being written, in staging/ until it is sealed. Its methods may be called from several threads."""
+
+    def __init__(self, root: Path, writer: Writer, plan: Plan) -> None:
+        self.plan = plan
+        self.path = root / layout.STAGING / plan.run
+        self._root, self._writer = root, writer
+        self._planned = {planned.subject.key: planned for planned in plan.subjects}
+        self._recorded: dict[tuple[tuple[str, str], str], tuple[Measurement, str]] = {}
+        self._attached: dict[str, str] = {}  # BLAKE3 by path
+        self._folders: set[str] = set()
+        self._lock = threading.Lock()
+        self._handles = ExitStack()
+
+    def close(self) -> None:
+        """Give the folders' descriptors back; an unsealed run stays in staging/ for a person to look at."""
+        self._handles.close()
+
+    def begin(self, inputs: Mapping[str, bytes]) -> None:
+        """Make the folders, put the plan on record, then store inputs and subjects. `Store.open` calls it once."""
+        with _as_rig_error():
+            self._make_store()
+            self._probe()
+            self._put_on_record()
+        for path, data in sorted(inputs.items()):
+            self._write(layout.input_path(path), data)
+        for key, planned in self._planned.items():
+            self._write(f"{layout.subject_folder(key)}/{layout.SUBJECT}", planned.subject.canonical())
+
+    def record(self, subject: Subject, measurement: Measurement, series: Mapping[str, bytes]) -> Measurement:
+        """Write a measurement and its series, wait for the device, and return what a reader gets back.
+
+        Called once a gate, but that a `not-run` never takes the place of a measurement: what is on record is returned.
+        Raises DocumentError if the measurement has no canonical form, ValueError if the plan has no such gate or the
+        series are not those of the facts, RigError if it cannot be written.
+        """
+        key, gate = subject.key, measurement.gate
+        data = measurement.canonical()
+        Measurement.parse(data)
+        self._check_planned(subject, measurement, series)
+        with interrupts_held(), self._lock:
+            if (key, gate) in self._recorded:
+                if measurement.state == "not-run":
+                    return self._recorded[key, gate][0]
+                raise ValueError(f"{gate} of {'/'.join(key)} is on record already")
+            for name, values in sorted(series.items()):
+                self._write(layout.series_path(key, gate, name), values)
+            path = layout.measurement_path(key, gate)
+            self._write(path, data)
+            written = self._read_back(path, data)
+            self._recorded[key, gate] = written, hashlib.sha256(data).hexdigest()
+        return written
+
+    def measurement_sha256(self, subject: Subject, gate: str) -> str:
+        """The SHA-256 of a recorded measurement's file. Raises KeyError if there is none."""
+        return self._recorded[subject.key, gate][1]
+
+    def attach(self, path: str, data: bytes) -> None:
+        """Keep an object under objects/<BLAKE3>.<extension>, or telemetry under telemetry/; the same again is fine.
+
+        Raises ValueError for another path, or another content of a path, RigError if it cannot be written.
+        """
+        limit = layout.limit_of(path)
+        if not layout.is_attached(path) or limit is None or len(data) > limit:
+            raise ValueError(f"a run keeps no file {path} of {len(data)} bytes")
+        digest = content(data)
+        if path.startswith("objects/") and layout.object_digest(path) != digest:
+            raise ValueError(f"expected objects/{digest}.<extension>, got {path}")
+        with interrupts_held(), self._lock:
+            if path not in self._attached:
+                self._write(path, data)
+                self._attached[path] = digest
+            elif self._attached[path] != digest:
+                raise ValueError(f"{path} is kept already with another content")
+
+    def seal(self, record: RunRecord, gates: Mapping[str, Rules]) -> Path:
+        """Derive the verdict from the written files, list them, audit the whole as a stranger would, and rename it.
+
+        Raises EvidenceError if the audit does not verify, RigError if it cannot be written; the run then stays in
+        staging/, and its plan stays on record.
+        """
+        self._write(layout.RECORD, record.canonical())
+        found = contents.read(self._at)
+        judged = rejudge(self.plan, record, found.kept, gates)
+        if judged.verdict is None or found.problems:
+            raise _evidence_error(f"{self.path} cannot be judged", [*found.problems, *judged.problems])
+        verdict = judged.verdict.canonical()
+        self._write(layout.VERDICT, verdict)
+        digests = {**found.digests, layout.VERDICT: hashlib.sha256(verdict).hexdigest()}
+        self._write(manifest.MANIFEST, manifest.write(digests))
+        self._sync_folders()
+        audited = audit.verify_run(self.path, gates)
+        if audited.outcome != "verified":
+            raise _evidence_error(f"{self.path} does not verify", audited.problems)
+        self._publish()
+        return self._root / layout.RUNS / self.plan.run
+
+    def _make_store(self) -> None:
+        """Make the store's folders where they are not there, and hold all of them open until the run is sealed."""
+        with folder(str(self._root.parent), self._root.parent.name) as parent:
+            self._writer.ensure_folder(parent, self._root.name, ".")
+            self._writer.sync_folder(parent, "..")
+        top = self._handles.enter_context(folder(str(self._root), self._root.name))
+        for name in (layout.OPENED, layout.RUNS, layout.STAGING):
+            self._writer.ensure_folder(top, name, name)
+        self._writer.sync_folder(top, ".")
+        self._opened = self._handles.enter_context(below(top, layout.OPENED))
+        self._runs = self._handles.enter_context(below(top, layout.RUNS))
+        self._staging = self._handles.enter_context(below(top, layout.STAGING))
+
+    def _probe(self) -> None:
+        """Refuse a file system without an exclusive rename now, not after an hour of measuring."""
+        name, moved = f"{self.plan.run}.probe", f"{self.plan.run}.probed"
+        self._writer.write(self._staging, name, f"{layout.STAGING}/{name}", b"")
+        try:
+            self._writer.move(self._staging, name, self._staging, moved, f"{layout.STAGING}/{moved}")
+        except RigError:
+            with suppress(RigError):
+                self._writer.remove(self._staging, name, f"{layout.STAGING}/{name}")
+            raise
+        self._writer.remove(self._staging, moved, f"{layout.STAGING}/{moved}")
+
+    def _put_on_record(self) -> None:
+        """Write the plan twice: one copy stays with the run, one moves to opened/ exclusively."""
+        run, data = self.plan.run, self.plan.canonical()
+        self._writer.make_folder(self._staging, run, f"{layout.STAGING}/{run}")
+        self._at = self._handles.enter_context(below(self._staging, run))
+        self._write(layout.PLAN, data)
+        self._write(f"{layout.OPENED}.json", data)
+        self._writer.move(self._at, f"{layout.OPENED}.json", self._opened, f"{run}.json", f"{layout.OPENED}/{run}.json")
+        self._writer.sync_folder(self._opened, layout.OPENED)
+        self._writer.sync_folder(self._at, f"{layout.STAGING}/{run}")
+        self._writer.sync_folder(self._staging, layout.STAGING)
+
+    def _write(self, path: str, data: bytes) -> None:
+        """Write one file of the run, with the folders that it lies in."""
+        parent, _, name = path.rpartition("/")
+        with _as_rig_error():
+            self._make_folders(parent)
+            with below(self._at, parent) as at:
+                self._writer.write(at, name, self._name(path), data)
+
+    def _make_folders(self, path: str) -> None:
+        if not path or path in self._folders:
+            return
+        parent, _, name = path.rpartition("/")
+        self._make_folders(parent)
+        with below(self._at, parent) as at:
+            self._writer.make_folder(at, name, self._name(path))
+        self._folders.add(path)
+
+    def _read_back(self, path: str, data: bytes) -> Measurement:
+        """What a reader gets for a file that was just written."""
+        parent, _, name = path.rpartition("/")
+        with _as_rig_error(), below(self._at, parent) as at:
+            found = read_file(at, name, path, len(data))
+            if found != data:
+                raise ProblemError("C01", path, "the disk returned other bytes than were written")
+            return document(Measurement, found, path)
+
+    def _sync_folders(self) -> None:
+        """Wait for every folder of the run, inner ones first."""
+        for path in sorted(self._folders, key=lambda path: (-path.count("/"), path)):
+            with _as_rig_error(), below(self._at, path) as at:
+                self._writer.sync_folder(at, self._name(path))
+        self._writer.sync_folder(self._at, self._name(""))
+
+    def _publish(self) -> None:
+        """The one step that makes a run: a rename to a free name. The folders were opened before it."""
+        run = self.plan.run
+        self._writer.move(self._staging, run, self._runs, run, f"{layout.RUNS}/{run}")
+        self._writer.sync_folder(self._runs, layout.RUNS)
+        self._writer.sync_folder(self._staging, layout.STAGING)
+        self.close()
+
+    def _check_planned(self, subject: Subject, measurement: Measurement, series: Mapping[str, bytes]) -> None:
+        planned = self._planned.get(subject.key)
+        if planned is None or planned.subject != subject or measurement.gate not in planned.gates:
+            raise ValueError(f"{measurement.gate} of {'/'.join(subject.key)} is not planned")
+        named = {ref.name: (8 * ref.count, ref.sha256) for ref in layout.named_series(measurement)}
+        given = {name: (len(data), hashlib.sha256(data).hexdigest()) for name, data in series.items()}
+        if named != given:
+            raise ValueError(f"series {sorted(given)} are not those that the facts name, {sorted(named)}")
+
+    def _name(self, path: str) -> str:
+        return f"{layout.STAGING}/{self.plan.run}/{path}".rstrip("/")
+
+
+def _check_plan(plan: Plan, inputs: Mapping[str, bytes]) -> None:
+    """Refuse a plan that no audit would verify, before it is on record."""
+    for text in layout.contradictions(plan):
+        raise ValueError(f"the plan of {plan.run} contradicts itself: {text}")
+    if {path: hashlib.sha256(data).hexdigest() for path, data in inputs.items()} != plan.inputs_sha256:
+        raise ValueError(f"the plan of {plan.run} names other inputs than were given")
+    size_bytes = len(plan.canonical())
+    if size_bytes > MAX_DOCUMENT_BYTES:
+        raise UsageError(
+            f"expected a plan of at most {MAX_DOCUMENT_BYTES} bytes, got {size_bytes} ({len(plan.subjects)} subjects)",
+            fix="select fewer cells or routes at once",
+        )
+    for path, data in inputs.items():
+        if len(data) > layout.MAX_INPUT_BYTES:
+            _refuse_input(path, f"at most {layout.MAX_INPUT_BYTES} bytes", f"{len(data)}")
+    try:
+        layout.check_names(plan)
+    except ProblemError as error:
+        _refuse_input(error.problem.path, "names of the evidence alphabet, unique without regard to case", str(error))
+
+
+def _refuse_input(path: str, expected: str, got: str) -> NoReturn:
+    raise InputError(printable(path), expected=expected, got=got, fix="rename it, or leave it out")
+
+
+@contextmanager
+def _as_rig_error() -> Iterator[None]:
+    """While writing, a folder that is a link or cannot be read is the machine's trouble, not bad evidence."""
+    try:
+        yield
+    except ProblemError as error:
+        raise RigError(
+            f"evidence cannot be written: {error}",
+            fix="give the store folders of its own on one local file system; links and mount points are not followed",
+        ) from error
+
+
+def _evidence_error(what: str, problems: Iterable[Problem]) -> EvidenceError:
+    found = sorted(set(problems))
+    lines = "".join(f"\n  {problem}" for problem in found[:MAX_SHOWN_PROBLEMS])
+    more = f"\n  and {len(found) - MAX_SHOWN_PROBLEMS} more" if len(found) > MAX_SHOWN_PROBLEMS else ""
+    return EvidenceError(
+        f"{what}:{lines}{more}", fix="keep the store as it is, see verify-evidence, and restore what was changed"
+    )

@@ -1,0 +1,107 @@
+"""One store life, stopped or failing at each of its file operations: the old state or the new one, nothing between."""
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qualify.errors import RigError
+from qualify.evidence.audit import StoreAudit, verify_store
+from qualify.evidence.store import Store
+from tests.evidence.small import GATES, RUN, write_run
+
+#: How far a run got, by what an audit of the store says of it.
+ABSENT, OPENED, SEALED = range(3)
+
+
+@pytest.fixture(scope="module")
+def operations(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What one life of a store does, in order."""
+    seen: list[str] = []
+    write_run(tmp_path_factory.mktemp("life") / "evidence", announce=seen.append)
+    return seen
+
+
+def stage(root: Path) -> int:
+    """How far the run got; fails unless the store verifies and no half of a run is in it."""
+    if not root.exists():
+        return ABSENT
+    audit: StoreAudit = verify_store(root, GATES)
+    assert audit.outcome == "verified", audit
+    listed = {entry.plan.run: entry.sealed for entry in Store(root).listing()}
+    assert listed == {**dict.fromkeys(audit.opened, False), **{run.run: True for run in audit.runs}}
+    return SEALED if audit.runs else OPENED if audit.opened else ABSENT
+
+
+def at(number: int, act: Callable[[], None]) -> Callable[[str], None]:
+    """An announcement that acts at the operation of that number."""
+    left = iter(range(number, -1, -1))
+
+    def announce(_operation: str) -> None:
+        if next(left, None) == 0:
+            act()
+
+    return announce
+
+
+def killed(root: Path, number: int) -> None:
+    """Write a run in a process that ends without any cleanup at one announcement."""
+    child = os.fork()
+    if not child:
+        try:
+            write_run(root, announce=at(number, lambda: os._exit(9)))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def test_a_kill_before_or_after_any_operation_leaves_the_old_state_or_the_new(
+    operations: list[str], tmp_path: Path
+) -> None:
+    assert len(operations) > 150
+    stages = []
+    for number in range(len(operations)):
+        root = tmp_path / "evidence"
+        killed(root, number)
+        stages.append(stage(root))
+        if number % 20 == 0:
+            write_run(root, "after-the-crash")
+            assert verify_store(root, GATES).outcome == "verified"
+        shutil.rmtree(root, ignore_errors=True)
+    assert stages == sorted(stages)
+    assert set(stages) == {ABSENT, OPENED, SEALED}
+    assert stages.index(OPENED) == operations.index(f"after rename opened/{RUN}.json")
+    assert stages.index(SEALED) == operations.index(f"after rename runs/{RUN}")
+
+
+def failing(seen: list[str], number: int, code: int) -> Callable[[str], None]:
+    """An announcement that fails one operation and remembers all."""
+
+    def announce(operation: str) -> None:
+        seen.append(operation)
+        if len(seen) == number + 1:
+            raise OSError(code, os.strerror(code))
+
+    return announce
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_operation_that_fails_ends_the_run_and_is_not_tried_again(
+    code: int, operations: list[str], tmp_path: Path
+) -> None:
+    for number in range(len(operations)):
+        root = tmp_path / "evidence"
+        seen: list[str] = []
+        with pytest.raises(RigError) as caught:
+            write_run(root, announce=failing(seen, number, code))
+        failed = seen[number].split(" ", 2)[2]
+        assert failed in str(caught.value)
+        assert os.strerror(code) in str(caught.value)
+        assert re.search("space" if code == errno.ENOSPC else "check the disk", caught.value.fix)
+        assert not [text for text in seen[number + 1 :] if not re.search("remove .*probe", text)]
+        assert stage(root) in (ABSENT, OPENED, SEALED)
+        shutil.rmtree(root, ignore_errors=True)
