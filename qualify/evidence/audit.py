@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -194,9 +193,16 @@ def _against_manifest(found: Contents) -> Iterator[Problem]:
         if found.digests[path] != listed[path]:
             code = "C01" if found.sizes[path] else "C02"
             yield Problem(path, code, f"expected SHA-256 {listed[path]}, got {found.digests[path]}")
-    implied = {path[: match.start()] for path in listed for match in re.finditer("/", path)}
-    for path in sorted(found.folders - implied):
+    for path in sorted(found.folders - _implied(listed)):
         yield Problem(path, "S06", "no listed file lies in it")
+
+
+def _implied(paths: Iterable[str]) -> set[str]:
+    """Every folder that some files lie in, at any depth."""
+    folders = {path.rpartition("/")[0] for path in paths}
+    return {
+        "/".join(parts[:end]) for parts in (path.split("/") for path in folders) for end in range(1, len(parts) + 1)
+    }
 
 
 def _against_plan(name: str, plan: Plan, record: RunRecord, found: Contents) -> Iterator[Problem]:

@@ -77,12 +77,15 @@ def names(at: int, path: str) -> list[os.DirEntry[str]]:
     return sorted(found, key=lambda entry: entry.name)
 
 
-def read_file(at: int, name: str, path: str, limit_bytes: int) -> bytes:
-    """The bytes of a regular file with one link, on the folder's own device. Raises ProblemError for anything else."""
+def read_file(at: int, name: str, path: str, limit_bytes: int, device: int | None = None) -> bytes:
+    """The bytes of a regular file with one link, on the folder's own device. Raises ProblemError for anything else.
+
+    `device` is the number of that device where the caller knows it.
+    """
     handle = _open(name, path, _FILE, at)
     try:
         before = os.fstat(handle)
-        _check_regular(before, path, os.fstat(at).st_dev, limit_bytes)
+        _check_regular(before, path, os.fstat(at).st_dev if device is None else device, limit_bytes)
         data = _read(handle, before.st_size)
         after = os.fstat(handle)
     except OSError as error:
@@ -99,14 +102,15 @@ def scan(at: int, limit_of: Callable[[str], int | None]) -> Iterator[File | Fold
 
     `limit_of` tells the most bytes that a path may have; None for a path that has no business there.
     """
-    yield from _Scan(limit_of).folder(at, "")
+    yield from _Scan(limit_of, os.fstat(at).st_dev).folder(at, "")
 
 
 class _Scan:
     """One walk, with what it may still read."""
 
-    def __init__(self, limit_of: Callable[[str], int | None]) -> None:
+    def __init__(self, limit_of: Callable[[str], int | None], device: int) -> None:
         self._limit_of = limit_of
+        self._device = device
         self._bytes_left = MAX_RUN_BYTES
         self._entries_left = MAX_ENTRIES
 
@@ -147,7 +151,7 @@ class _Scan:
         limit_bytes = self._limit_of(path)
         if limit_bytes is None:
             raise ProblemError("S01", path, "no run has a file of this name")
-        data = read_file(at, name, path, min(limit_bytes, self._bytes_left))
+        data = read_file(at, name, path, min(limit_bytes, self._bytes_left), self._device)
         self._bytes_left -= len(data)
         return File(path, data)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from qualify.evidence.manifest import MANIFEST, MAX_MANIFEST_BYTES, UNLISTED, check_path, check_together
+from qualify.evidence.manifest import MAX_MANIFEST_BYTES, check_path, check_together
 from qualify.gate import Measurement, SeriesRef
 from qualify.model import MAX_DOCUMENT_BYTES
 from qualify.plan import Plan
@@ -25,33 +25,40 @@ MAX_SIGNATURE_BYTES = 1 << 20
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,62}"
 _SUBJECT_FILE = r"subjects/[^/]+/[^/]+/"
-_LIMITS = (
-    (re.compile(re.escape(MANIFEST)), MAX_MANIFEST_BYTES),
-    (re.compile("|".join(map(re.escape, sorted(UNLISTED - {MANIFEST})))), MAX_SIGNATURE_BYTES),
-    (re.compile(re.escape(VERDICT)), MAX_VERDICT_BYTES),
-    (re.compile(rf"{re.escape(PLAN)}|{re.escape(RECORD)}|{_SUBJECT_FILE}{_NAME}\.json"), MAX_DOCUMENT_BYTES),
-    (re.compile(rf"{_SUBJECT_FILE}{_NAME}\.{_NAME}\.i64le"), MAX_SERIES_BYTES),
-    (re.compile(r"inputs/.+"), MAX_INPUT_BYTES),
-    (re.compile(r"objects/[^/]+|telemetry/.+"), MAX_BLOB_BYTES),
+#: Every file that a run may have, by kind, with the most bytes of each.
+_KIND = re.compile(
+    rf"(?P<document>plan\.json|run\.json|{_SUBJECT_FILE}{_NAME}\.json)|(?P<series>{_SUBJECT_FILE}{_NAME}\.{_NAME}\.i64le)"
+    rf"|(?P<input>inputs/.+)|(?P<attached>objects/[^/]+|telemetry/.+)|(?P<verdict>verdict\.json)"
+    rf"|(?P<manifest>SHA256SUMS)|(?P<signature>SHA256SUMS\.sig|SHA256SUMS\.intoto\.jsonl)"
 )
-_JUDGED = re.compile(rf"{PLAN}|{RECORD}|{VERDICT}|{MANIFEST}|subjects/.+")
+_LIMITS = {
+    "document": MAX_DOCUMENT_BYTES,
+    "series": MAX_SERIES_BYTES,
+    "input": MAX_INPUT_BYTES,
+    "attached": MAX_BLOB_BYTES,
+    "verdict": MAX_VERDICT_BYTES,
+    "manifest": MAX_MANIFEST_BYTES,
+    "signature": MAX_SIGNATURE_BYTES,
+}
+_NOT_JUDGED = ("inputs/", "objects/", "telemetry/")
 _OBJECT = re.compile(r"objects/([0-9a-f]{64})\.[a-z0-9.]{1,32}")
-_ATTACHED = re.compile(r"objects/.+|telemetry/.+")
 
 
 def limit_of(path: str) -> int | None:
     """The most bytes that a run's file of this path may have; None if no run has such a file."""
-    return next((limit for pattern, limit in _LIMITS if pattern.fullmatch(path)), None)
+    match = _KIND.fullmatch(path)
+    return _LIMITS[match.lastgroup] if match and match.lastgroup else None
 
 
 def is_judged(path: str) -> bool:
     """Whether a verdict depends on the file's content, so that an auditor keeps it in memory."""
-    return _JUDGED.fullmatch(path) is not None
+    return not path.startswith(_NOT_JUDGED)
 
 
 def is_attached(path: str) -> bool:
     """Whether the file is one that a plan does not ask for but allows: an object, telemetry."""
-    return _ATTACHED.fullmatch(path) is not None
+    match = _KIND.fullmatch(path)
+    return match is not None and match.lastgroup == "attached"
 
 
 def object_digest(path: str) -> str | None:
