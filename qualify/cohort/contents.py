@@ -1,0 +1,222 @@
+"""What a cohort's cells and arguments say, checked and resolved to integers for every cell when it is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import get_args
+
+from qualify.arena import alignment
+from qualify.cohort.rows import ArgumentRow, CohortRow
+from qualify.cohort.scope import Scope, check_formula
+from qualify.contract import LATER_KINDS, Argument, ArgumentKind, Cell, Fill, Normal
+from qualify.documents import Field, Source
+from qualify.elements import DTYPES, Dtype
+from qualify.fill import recipe
+from qualify.model import MAX_INTEGER, ratio
+
+#: What a float input holds if its cohort names no fill: neither zero nor one is likely, and the mean is not zero, so
+#: that a sum, a mean or a norm that drops a part of its input does not come out right by symmetry.
+DEFAULT_FILL = Fill(normal=Normal(mean="0.25", scale="1"))
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.+-]{0,125}[A-Za-z0-9_+-])?")
+_CELL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}")
+_DECIMAL = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18}(e-?[0-9]{1,2})?|e-?[0-9]{1,2}|/[1-9][0-9]{0,17})")
+_MAX_SCALAR = 10**18  # A `Ratio` has 18 digits.
+#: Names of a cell that mean something else.
+_RESERVED = frozenset({"id", "timed", "runtime"})
+
+_TAKES: Mapping[str, frozenset[str]] = {
+    "input": frozenset({"dtype", "shape", "align", "fill"}),
+    "output": frozenset({"dtype", "shape", "align"}),
+    "inout": frozenset({"dtype", "shape", "align", "fill"}),
+    "scratch": frozenset({"dtype", "shape", "size", "align", "init"}),
+    "scalar": frozenset({"dtype", "value"}),
+}
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "input": ("dtype", "shape"),
+    "output": ("dtype", "shape"),
+    "inout": ("dtype", "shape"),
+    "scratch": (),
+    "scalar": ("dtype", "value"),
+}
+
+
+def unique(source: Source, fields: Iterable[tuple[Field, str]]) -> None:
+    """Raises InputError at the second of two equal names."""
+    seen: dict[str, Field] = {}
+    for field, name in fields:
+        if name in seen:
+            got = f"{name} again, first in line {source.line(seen[name])}"
+            raise source.error(field, expected="each name once", got=got, fix="rename one of the two")
+        seen[name] = field
+
+
+# Cells.
+
+
+def cells(source: Source, row: CohortRow) -> tuple[Cell, ...]:
+    """The cells: integers for formulas, names for placeholders; all of them have the same. Raises InputError."""
+    made = tuple(_cell(source, ("cells", index), item) for index, item in enumerate(row.cells))
+    unique(source, ((("cells", index, "id"), cell.id) for index, cell in enumerate(made)))
+    for index, cell in enumerate(made):
+        for kind, have, want in (
+            ("integers", cell.integers, made[0].integers),
+            ("names", cell.names, made[0].names),
+        ):
+            if set(have) != set(want):
+                expected = f"the {kind} of the first cell ({', '.join(sorted(want)) or 'none'})"
+                got = ", ".join(sorted(have)) or "none"
+                raise source.error(("cells", index), expected=expected, got=got, fix=f"give every cell the same {kind}")
+    return made
+
+
+def _cell(source: Source, field: Field, row: Mapping[str, object]) -> Cell:
+    identity = row.get("id")
+    if not isinstance(identity, str) or not _SEGMENT.fullmatch(identity):
+        got = "nothing" if identity is None else str(identity)
+        fix = "write id: with letters, digits, _ . + -"
+        raise source.error((*field, "id"), expected="a cell's name", got=got, fix=fix)
+    timed = row.get("timed", True)
+    if not isinstance(timed, bool):
+        raise source.error((*field, "timed"), expected="true or false", got=str(timed), fix="write true or false")
+    integers: dict[str, int] = {}
+    names: dict[str, str] = {}
+    for name, value in row.items():
+        if name == "runtime":
+            raise source.error((*field, name), expected="a name that is free", got=name, fix="rename it")
+        match value:
+            case _ if name in _RESERVED:
+                pass
+            case int() if not isinstance(value, bool):
+                integers[name] = value
+            case str() if _CELL_NAME.fullmatch(value):
+                names[name] = value
+            case _:
+                fix = "write an integer, or a word of letters, digits, _ . + -"
+                raise source.error((*field, name), expected="an integer or a word", got=str(value), fix=fix)
+    return Cell(id=identity, integers=integers, names=names, timed=timed)
+
+
+# Arguments.
+
+
+def check_arguments(source: Source, row: CohortRow, names: Iterable[str]) -> None:
+    """What needs no cell: kinds, fields of a kind, formulas. Raises InputError."""
+    known = frozenset(names)
+    unique(source, ((("arguments", index, "name"), item.name) for index, item in enumerate(row.arguments)))
+    for index, item in enumerate(row.arguments):
+        field: Field = ("arguments", index)
+        _check_kind(source, field, item)
+        formulas = [((*field, "shape", at), text) for at, text in enumerate(item.shape or ())]
+        formulas += [((*field, "size"), item.size)] if item.size is not None else []
+        if item.value is not None and not _DECIMAL.fullmatch(item.value):
+            formulas.append(((*field, "value"), item.value))
+        for at, text in formulas:
+            check_formula(source, at, text, known)
+
+
+def _check_kind(source: Source, field: Field, row: ArgumentRow) -> None:
+    kinds = get_args(ArgumentKind)
+    if row.kind not in kinds:
+        later = row.kind in LATER_KINDS
+        fix = f"{row.kind} is not supported yet; pass it as buffers and scalars" if later else "write one of these"
+        raise source.error((*field, "kind"), expected=", ".join(kinds), got=row.kind, fix=fix)
+    given = row.model_fields_set - {"name", "kind"}
+    for name in sorted(given - _TAKES[row.kind]):
+        got = f"{name} of {row.kind} {row.name}"
+        expected = ", ".join(sorted(_TAKES[row.kind]))
+        raise source.error((*field, name), expected=expected, got=got, fix=f"remove {name}:")
+    needs = _NEEDS[row.kind] or (() if "size" in given else ("dtype", "shape"))
+    for name in needs:
+        if getattr(row, name) is None:
+            fix = f"add {name}: to {row.name}"
+            raise source.error((*field, name), expected=f"{name} of {row.kind} {row.name}", got="nothing", fix=fix)
+    if row.size is not None and {"dtype", "shape"} & given:
+        raise source.error((*field, "size"), expected="size in bytes, or dtype and shape", got="both", fix="remove one")
+
+
+def arguments(source: Source, row: CohortRow, cell: Cell) -> tuple[Argument, ...]:
+    """The arguments of one cell. Raises InputError for an unknown dtype, an empty shape, a value out of range."""
+    scope = Scope(source, cell)
+    return tuple(_argument(scope, ("arguments", index), item) for index, item in enumerate(row.arguments))
+
+
+def _argument(scope: Scope, field: Field, row: ArgumentRow) -> Argument:
+    dtype = _dtype(scope, (*field, "dtype"), row.dtype or "uint8")
+    if row.kind == "scalar":
+        value = _scalar(scope, (*field, "value"), row.value or "", dtype)
+        return Argument(name=row.name, kind="scalar", dtype=dtype.name, value=value)
+    shape = _shape(scope, field, row, dtype)
+    floating = dtype.kind == "float" and row.kind in {"input", "inout"}
+    kind: ArgumentKind = row.kind  # type: ignore[assignment]  # Checked by check_arguments.
+    argument = Argument(
+        name=row.name,
+        kind=kind,
+        dtype=dtype.name,
+        shape=shape,
+        align=row.align,
+        fill=row.fill or (DEFAULT_FILL if floating else None),
+        init=(row.init or "poison") if row.kind == "scratch" else None,
+    )
+    _check_promises(scope.source, field, argument)
+    return argument
+
+
+def _dtype(scope: Scope, field: Field, template: str) -> Dtype:
+    name = scope.text(field, template)
+    if name not in DTYPES:
+        got = f"{name} for cell {scope.cell.id}"
+        raise scope.source.error(field, expected=", ".join(DTYPES), got=got, fix="write one of these dtypes")
+    return DTYPES[name]
+
+
+def _shape(scope: Scope, field: Field, row: ArgumentRow, dtype: Dtype) -> tuple[int, ...]:
+    """Elements along each axis, none of them 0: no device here allocates an empty buffer."""
+    if row.size is not None:
+        shape: tuple[int, ...] = (scope.integer((*field, "size"), row.size, least=1),)
+    else:
+        formulas = enumerate(row.shape or ())
+        shape = tuple(scope.integer((*field, "shape", at), text, least=1) for at, text in formulas)
+    size_bytes = prod(shape) * dtype.size_bytes
+    if size_bytes > MAX_INTEGER:
+        got = f"more for cell {scope.cell.id}"
+        raise scope.source.error(field, expected=f"at most {MAX_INTEGER} bytes", got=got, fix="make the shape smaller")
+    return shape
+
+
+def _scalar(scope: Scope, field: Field, text: str, dtype: Dtype) -> str:
+    """A scalar's exact value: a formula, or a decimal number for a float."""
+    if _DECIMAL.fullmatch(text):
+        if dtype.kind != "float":
+            fix = "write an integer, or a float dtype"
+            raise scope.source.error(field, expected=f"an integer for {dtype.name}", got=text, fix=fix)
+        return text
+    value = scope.any_integer(field, text)
+    least = 1 - _MAX_SCALAR if dtype.kind == "float" else -dtype.sign_bit
+    most = _MAX_SCALAR - 1 if dtype.kind == "float" else dtype.greatest
+    if not max(least, 1 - _MAX_SCALAR) <= value <= min(most, _MAX_SCALAR - 1):
+        got = f"{value} for cell {scope.cell.id}"
+        raise scope.source.error(field, expected=f"a value of {dtype.name}", got=got, fix="use a wider dtype")
+    return str(value)
+
+
+def _check_promises(source: Source, field: Field, argument: Argument) -> None:
+    """An alignment that the arena can keep, and values that a fill can make."""
+    try:
+        alignment(argument)
+    except ValueError as error:
+        got, fix = str(argument.align), "write a power of two"
+        raise source.error((*field, "align"), expected=str(error), got=got, fix=fix) from error
+    fill = argument.fill
+    if fill is None:
+        return
+    spread = ratio(fill.normal.scale) if fill.normal else ratio(fill.uniform.high) - ratio(fill.uniform.low)  # type: ignore[union-attr]
+    if spread <= 0:
+        got = fill.canonical().decode().strip()
+        raise source.error((*field, "fill"), expected="values that differ", got=got, fix="write a scale above 0")
+    try:
+        recipe(argument, "ordinary", "0" * 16)
+    except ValueError as error:
+        raise source.error((*field, "fill"), expected=str(error), got="more", fix="write smaller values") from error

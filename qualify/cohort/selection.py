@@ -1,0 +1,107 @@
+"""What a run is about: the subjects of a cohort in a domain, plain first in each cell, and what falls back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from qualify.cohort.cohort import Cohort
+from qualify.cohort.composition import Composition, compose
+from qualify.contract import Argument, Arm, Cell, Composed, ReferenceSource, Variant
+from qualify.domain import Domain, Limits
+from qualify.elements import DTYPES
+from qualify.plan import FallsBack
+from qualify.subject import Subject
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Subjects with the modules of their arms by identity; routes that do not apply to a cell are on record."""
+
+    subjects: tuple[Subject, ...]
+    falls_back: tuple[FallsBack, ...]
+    composed: Mapping[str, Composed]
+    reference: ReferenceSource
+
+
+def subjects(
+    cohort: Cohort,
+    domain: Domain,
+    limits: Limits,
+    toolkit_build: str,
+    *,
+    cells: Collection[str] | None = None,
+    routes: Collection[str] | None = None,
+) -> Selection:
+    """The subjects of the named cells and routes, or of all; none if the filters leave no route of a cell.
+
+    Plain is a subject of every cell that has one, named or not: a candidate is judged against an incumbent that was
+    judged before it. The incumbent is plain until an admission says otherwise.
+    """
+    selecting = _Selecting(cohort, domain, limits)
+    planned: list[Subject] = []
+    falls_back: list[FallsBack] = []
+    composed: dict[str, Composed] = {}
+    for cell in cohort.cells:
+        if cells is not None and cell.id not in cells:
+            continue
+        found = {
+            name: compose(cohort, cell, route, domain, toolkit_build)
+            for name, route in cohort.routes.items()
+            if routes is None or name in routes or name == cohort.row.plain
+        }
+        falls_back += _falls_back(cell, found)
+        of_cell = selecting.subjects(cell, found, routes)
+        planned += of_cell
+        composed |= {item.composed.identity: item.composed for item in found.values() if of_cell and item.composed}
+    return Selection(tuple(planned), tuple(falls_back), composed, cohort.reference)
+
+
+def _falls_back(cell: Cell, found: Mapping[str, Composition]) -> list[FallsBack]:
+    return [
+        FallsBack(cell=cell.id, route=name, admits=item.falls_back)
+        for name, item in found.items()
+        if item.falls_back is not None
+    ]
+
+
+@dataclass(frozen=True)
+class _Selecting:
+    """A cohort in a domain on a target with these limits."""
+
+    cohort: Cohort
+    domain: Domain
+    limits: Limits
+
+    def subjects(self, cell: Cell, found: Mapping[str, Composition], wanted: Collection[str] | None) -> list[Subject]:
+        """Plain, then the wanted routes; none if nothing wanted applies, or if plain itself does not."""
+        plain = self.cohort.row.plain
+        arms = {name: item.arm for name, item in found.items() if item.arm is not None}
+        named = [name for name in arms if wanted is None or name in wanted]
+        if not named or plain not in arms:
+            return []
+        order = [plain, *(name for name in named if name != plain)]
+        return [self._subject(cell, arms[name], arms[plain]) for name in order]
+
+    def _subject(self, cell: Cell, candidate: Arm, incumbent: Arm) -> Subject:
+        arguments, row = self.cohort.arguments[cell.id], self.cohort.row
+        return Subject(
+            operation=self.cohort.operation,
+            domain=self.domain,
+            cell=cell,
+            arguments=arguments,
+            variants=variants(arguments),
+            role="plain" if candidate.route == row.plain else "candidate",
+            candidate=candidate,
+            incumbent=incumbent,
+            bits=row.bits,
+            numeric=row.numeric,
+            timing=row.timing,
+            limits=self.limits,
+        )
+
+
+def variants(arguments: Collection[Argument]) -> tuple[Variant, ...]:
+    """`ordinary`, and `exceptional` where a float goes in: NaN, infinities, zeros, denormals, extremes (R6.4)."""
+    floats = any(item.kind in {"input", "inout"} and DTYPES[item.dtype].kind == "float" for item in arguments)
+    return ("ordinary", "exceptional") if floats else ("ordinary",)

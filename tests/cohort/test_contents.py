@@ -1,0 +1,134 @@
+"""A malformed cohort is refused whole, at its line, with the fix; the nearest well-formed one is read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qualify import cohort
+from qualify.cohort.contents import DEFAULT_FILL
+from tests.cohort.bench import COHORT, FILES, changed_lines, edited, refusal, select, subject, write
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_cells_arguments_and_files_are_read(tmp_path: Path) -> None:
+    workspace = write(tmp_path)
+    loaded = cohort.load(workspace, "scale")
+    assert loaded.cell_ids == ("big", "small")
+    assert loaded.route_names == ("plain", "fast")
+    assert [cell.timed for cell in loaded.cells] == [True, False]
+    assert loaded.arguments["small"][0].shape == (1, 3)
+    assert [item.value for item in loaded.arguments["big"]] == [None, None, "8"]
+    assert loaded.reference.code == FILES["scale/reference.py"].encode()
+    select(workspace)
+    assert set(loaded.inputs) == {"cohorts/scale/cohort.yaml", "cohorts/scale/reference.py"}
+
+
+def test_a_float_input_without_a_fill_gets_one_whose_mean_is_not_zero(tmp_path: Path) -> None:
+    found = {item.name: item for item in subject(write(tmp_path), "plain").arguments}
+    assert found["x"].fill == DEFAULT_FILL
+    assert DEFAULT_FILL.normal is not None
+    assert DEFAULT_FILL.normal.mean != "0"
+    assert found["y"].fill is None
+
+
+def test_exceptional_values_go_where_a_float_goes_in(tmp_path: Path) -> None:
+    assert subject(write(tmp_path), "plain").variants == ("ordinary", "exceptional")
+    integers = COHORT.replace("float32", "int32")
+    assert subject(write(tmp_path, scale_cohort_yaml=integers), "plain").variants == ("ordinary",)
+
+
+def test_scratch_in_bytes_and_exact_scalars(tmp_path: Path) -> None:
+    more = (
+        "  - {name: s, kind: scalar, dtype: float32, value: 1e-5}\n"
+        "  - {name: work, kind: scratch, size: 4 * rows, init: zero-at-load}\ncells:"
+    )
+    found = subject(write(tmp_path, scale_cohort_yaml=edited("cells:", more)), "plain").arguments
+    assert (found[3].value, found[4].dtype, found[4].shape, found[4].init) == ("1e-5", "uint8", (32,), "zero-at-load")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected", "fix"),
+    [
+        ("shape: [rows, cols]}\n  - {name: x", "shape: [rows, 0]}\n  - {name: x", "at least 1", "correct the formula"),
+        ("cols: 3", "cols: 0", "at least 1", "correct the formula"),
+        ("cols: 3", "cols: [3]", "an integer or a word", "write an integer"),
+        ("cols: 3", "rowz: 3", "the integers of the first cell", "give every cell the same"),
+        ("id: small", "id: big", "each name once", "rename"),
+        ("id: small", "id: a/b", "a cell's name", "write id:"),
+        ("timed: false", "timed: no", "true or false", "write true or false"),
+        ("timed: false", "runtime: cuda", "a name that is free", "rename"),
+        ("{id: small, dtype: float32", "{id: small, dtype: float31", "float16, bfloat16, ", "write one of these"),
+        ("name: y, kind: output", "name: y, kind: tensormap", "input, output", "tensormap is not supported yet"),
+        ("name: y, kind: output", "name: y, kind: outptu", "input, output", "write one of these"),
+        ("kind: output,", "kind: output, value: 3,", "align, dtype, shape", "remove value:"),
+        ("kind: output,", "kind: output, fill: {normal: {mean: 0, scale: 1}},", "align, dtype", "remove fill:"),
+        (", shape: [rows, cols]}\n  - {name: x", "}\n  - {name: x", "shape of output y", "add shape:"),
+        ("kind: input,", "kind: input, align: 3,", "x: align is a power of two", "write a power of two"),
+        ("kind: input,", "kind: input, fill: {normal: {mean: 2e9, scale: 1}},", "x: fills reach", "write smaller"),
+        ("kind: input,", "kind: input, fill: {uniform: {low: 1, high: 1}},", "values that differ", "write a scale"),
+        ("kind: input,", "kind: input, fill: {},", "name exactly one of normal and uniform", "correct it"),
+        ("value: rows", "value: rows * 2 ** 3", "integers, names of the cell", "correct column 10"),
+        ("value: rows", "value: 0.5", "an integer for int32", "write an integer"),
+        ("value: rows", "value: 2147483648", "a value of int32", "use a wider dtype"),
+        ("value: rows", "value: rows // (cols - 4)", "divisors other than 0", "correct column 6"),
+        ("shape: [rows, cols]}\n  - {name: x", "shape: [height]}\n  - {name: x", "the names cols, rows", "correct"),
+        ("name: rows", "name: y", "each name once", "rename"),
+        ("admits: \"cols % 2 == 0\"", "admits: cols", "integers, names", "correct column 1"),
+        ("grid: [rows]", "grid: [rows.bits]", "integers, names", "correct column 5"),
+        ("plain.k]", "\"{no}.k\"]", "placeholders {cols}", "correct the name"),
+        ("plain.k]", "\"plain.k}\"]", "placeholders {cols}", "correct the name"),
+        ("{memset: y}", "{memset: x}", "one of y", "name one of these"),
+        ("block: [64]", "block: [64], arguments: [z]", "one of y, x, rows", "name one of these"),
+        ("block: [64]", "blok: [64]", "one of arguments, block, byte, cluster", "write block"),
+        ("block: [64]", "block: []", "at least 1", "add what is missing"),
+        ("operation: scale", "operation: scales", "the folder's name, scale", "write operation: scale"),
+        ("plain: plain\n", "plain: none\n", "a route (plain, fast)", "name the fallback route"),
+        ("block: [cols]}]}", "block: [cols]}], admits: 1 == 1}", "plain without admits", "remove admits"),
+        ("bits: own\n", "bits: own\nstate: [counter]\n", "an empty list", "remove it"),
+        ("reference.py:scale", "reference.py", "file.py:function", "write reference:"),
+        ("reference.py:scale", "other.py:scale", "a regular file", "put it at cohorts/scale/other.py"),
+        ("dispatcher_revision: 1", "dispatcher_revision: 0", "at least 1", "write a greater number"),
+        ("  fast:", "  plain:", "each key once", "remove one of the two"),
+        ("bits: own", "bits: &x own", "no anchor", "remove the anchor"),
+    ],
+)  # fmt: skip
+def test_a_malformed_cohort_is_refused_at_its_line(tmp_path: Path, old: str, new: str, expected: str, fix: str) -> None:
+    text = edited(old, new)
+    error = refusal(write(tmp_path, scale_cohort_yaml=text))
+    assert expected in str(error.expected)
+    assert fix in error.fix
+    file, at = error.where.split(":")
+    assert file == "cohorts/scale/cohort.yaml"
+    # A cell's fault shows at the argument that it breaks.
+    assert int(at) in {*changed_lines(text), 4}
+
+
+def test_an_alias_bomb_ends_at_its_first_anchor(tmp_path: Path) -> None:
+    bomb = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*a, *a, *a, *a]\n" for n in range(30))
+    error = refusal(write(tmp_path, scale_cohort_yaml=bomb))
+    assert (error.where, error.got) == ("cohorts/scale/cohort.yaml:1", "the anchor &a")
+
+
+def test_a_cohort_that_is_a_link_out_of_the_workspace_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = write(tmp_path / "elsewhere")
+    workspace = tmp_path / "workspace"
+    (workspace / "cohorts").mkdir(parents=True)
+    (workspace / "cohorts/scale").symlink_to(elsewhere / "cohorts/scale")
+    error = refusal(workspace)
+    assert (error.where, error.got) == ("cohorts/scale", "a link")
+    assert error.fix == "put a copy at cohorts/scale in place of the link"
+
+
+def test_a_cohort_that_is_a_fifo_does_not_wait(tmp_path: Path) -> None:
+    workspace = write(tmp_path)
+    (workspace / "cohorts/scale/cohort.yaml").unlink()
+    os.mkfifo(workspace / "cohorts/scale/cohort.yaml")
+    assert refusal(workspace).got == "a FIFO"
+
+
+def test_the_cohorts_of_this_repository_are_read() -> None:
+    loaded = cohort.load(REPOSITORY, "vector_add")
+    assert loaded.cell_ids == ("f32-1048576", "f32-1000003", "f32-7")
+    assert loaded.route_names == ("plain", "quad", "persistent", "tail")
