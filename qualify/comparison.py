@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from qualify.contract import Argument, Numeric
 from qualify.elements import DTYPES, Dtype, encode
-from qualify.nearness import Bound, Compared, Element, Row, element, near, overflow_threshold
+from qualify.gate import Outputs
+from qualify.nearness import (
+    Bound,
+    Compared,
+    Distance,
+    Element,
+    Row,
+    close,
+    element,
+    near,
+    overflow_threshold,
+    remoteness,
+)
 from qualify.patterns import numpy_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -79,8 +92,39 @@ def compare(data: bytes, exact: Oracle) -> Compared:
         by_distance=int(np.count_nonzero(look.measured)),
         other_class=int(np.count_nonzero(look.wrong)),
         worst=max(_greatest(look.error, look, exact), key=lambda found: int(found.error or 0), default=None),
-        farthest=max(_greatest(look.share, look, exact), key=_exact_share, default=None),
+        farthest=max(_greatest(look.share, look, exact), key=remoteness, default=None),
     )
+
+
+def distances(
+    outputs: Sequence[Argument],
+    candidate: Mapping[str, bytes],
+    incumbent: Mapping[str, bytes] | None,
+    exact: Outputs,
+    numeric: Numeric,
+) -> tuple[tuple[Distance, Oracle], ...]:
+    """Each output of the candidate beside its exact values; `incumbent` is None for a plain route."""
+    found = []
+    for argument in outputs:
+        name = argument.name
+        other = None if incumbent is None else incumbent[name]
+        plain = oracle(exact.data[name], exact.dtype[name], argument.dtype, argument.shape)
+        values = with_zero_signs(plain, candidate[name] if other is None else other)
+        found.append((_distance(name, candidate[name], other, values, numeric), values))
+    return tuple(found)
+
+
+def _distance(name: str, candidate: bytes, incumbent: bytes | None, exact: Oracle, numeric: Numeric) -> Distance:
+    found = Distance(
+        output=name,
+        candidate=compare(candidate, exact),
+        incumbent=None if incumbent is None else compare(incumbent, exact).worst,
+        zero_signs="compared" if exact.zero_signs else "not compared",
+        table=(),
+    )
+    if close(found, numeric, plain=incumbent is None):
+        return found
+    return found.model_copy(update={"table": table(candidate, incumbent, exact)})
 
 
 def witness(data: bytes, exact: Oracle, limit: Bound) -> Element | None:
@@ -181,11 +225,6 @@ def _greatest(figures: Array, look: _Distance, exact: Oracle) -> list[Element]:
     return [_element(int(index), look, exact) for index in np.flatnonzero(ties)[:_NEAR_TIES]]
 
 
-def _exact_share(found: Element) -> tuple[bool, int]:
-    """Order by share; a distance where the row's scale is zero is beyond every share."""
-    return found.share is None and found.error not in {None, "0"}, int(found.share or 0)
-
-
 def _element(index: int, look: _Distance, exact: Oracle) -> Element:
     bits = int(look.bits[index])
     if DTYPES[exact.dtype].kind == "float":
@@ -205,7 +244,7 @@ def _whole(given: Array) -> Array:
 def _equal_integers(bits: Array, exact: Array, kind: Dtype) -> Array:
     """Equality as integers, whatever the reference's own width and sign."""
     found = bits.astype(f"u{kind.size_bytes}").view(f"{'i' if kind.kind == 'signed' else 'u'}{kind.size_bytes}")
-    if found.dtype == exact.dtype:
+    if found.dtype.kind == exact.dtype.kind:
         return np.asarray(found == exact)
     return np.asarray(found.astype(object) == exact.astype(object), dtype=bool)
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
 from qualify.contract import Numeric
 from qualify.elements import DTYPES, Dtype
-from qualify.model import Document, ratio
+from qualify.model import Document, Name, ratio
 
 #: Errors are counted in this part of a unit in the last place.
 PARTS = 1024
@@ -73,6 +73,20 @@ class Compared(Document):
     farthest: Element | None
 
 
+class Distance(Document):
+    """One output of the candidate beside its exact values, the incumbent's worst element, a table if it is too far.
+
+    `incumbent` is None where the candidate is plain, which is its own, and where nothing is decided by distance.
+    `zero_signs` says whether signs of zeros were compared.
+    """
+
+    output: Name
+    candidate: Compared
+    incumbent: Element | None
+    zero_signs: Literal["compared", "not compared"]
+    table: tuple[Row, ...]
+
+
 @dataclass(frozen=True)
 class Bound:
     """How far an element may be: in 1/1024 unit in the last place, and as a share of its row's largest magnitude."""
@@ -85,6 +99,34 @@ def bound(numeric: Numeric, incumbent: Element | None) -> Bound:
     """max(multiple x the incumbent's own worst error, floor in ulp), and the contract's absolute cap."""
     own = int(incumbent.error) if incumbent is not None and incumbent.error is not None else 0
     return Bound(max(ratio(numeric.multiple) * own, Fraction(numeric.floor_ulp * PARTS)), ratio(numeric.cap_relative))
+
+
+def limit(found: Distance, numeric: Numeric, *, plain: bool) -> Bound:
+    """The bound of one output; a plain route is its own incumbent, so that its cap decides."""
+    return bound(numeric, found.candidate.worst if plain else found.incumbent)
+
+
+def whole(found: Distance, dtype: str, elements: int, *, plain: bool) -> bool:
+    """Whether every element was compared and all that decides is there.
+
+    Raises ValueError for an element whose figures do not follow from its bits.
+    """
+    own = found.candidate
+    for each in (own.worst, own.farthest, found.incumbent):
+        if each is not None:
+            checked(each, dtype)
+    if own.elements != elements or elements < 1 or own.other_class < 0:
+        return False
+    if DTYPES[dtype].kind != "float":
+        return own.by_distance == 0
+    there = [own.worst is not None, own.farthest is not None, found.incumbent is not None or plain]
+    return 0 <= own.by_distance <= elements and there == [own.by_distance > 0] * 2 + [own.by_distance > 0 or plain]
+
+
+def close(found: Distance, numeric: Numeric, *, plain: bool) -> bool:
+    """Whether an output is near enough: classes as exact, errors within the limit, distances under the cap."""
+    bounds, own = limit(found, numeric, plain=plain), found.candidate
+    return not own.other_class and all(near(each, bounds) for each in (own.worst, own.farthest) if each is not None)
 
 
 def element(index: int, bits: int, exact: float, largest: float, dtype: str) -> Element:
@@ -129,21 +171,27 @@ def right_class(found: Element, dtype: str, *, zero_signs: bool = False) -> bool
     return not (zero_signs and exact == 0 and magnitude == 0 and negative != (math.copysign(1, exact) < 0))
 
 
-def near(found: Element, limit: Bound) -> bool:
+def near(found: Element, bounds: Bound) -> bool:
     """Whether the distance is within the limit in ulp and under the cap; classes are `right_class`'s."""
-    return within(found, limit) and under_cap(found, limit)
+    return within(found, bounds) and under_cap(found, bounds)
 
 
-def within(found: Element, limit: Bound) -> bool:
+def within(found: Element, bounds: Bound) -> bool:
     """Whether the error is within the limit in units in the last place."""
-    return found.error is None or int(found.error) <= limit.error
+    return found.error is None or int(found.error) <= bounds.error
 
 
-def under_cap(found: Element, limit: Bound) -> bool:
+def under_cap(found: Element, bounds: Bound) -> bool:
     """Whether the distance is at most the cap of the row's largest magnitude, or faithful rounding."""
     if found.error is None or int(found.error) <= FAITHFUL:
         return True
-    return found.share is not None and int(found.share) <= limit.cap * SHARES
+    return found.share is not None and int(found.share) <= bounds.cap * SHARES
+
+
+def remoteness(found: Element) -> tuple[bool, bool, int]:
+    """Order elements by how far they go against a cap: faithful ones last, a distance from a row of zeros first."""
+    beyond = found.error is not None and int(found.error) > FAITHFUL
+    return beyond, beyond and found.share is None, int(found.share or 0)
 
 
 def _figures(bits: int, exact: float, largest: float, kind: Dtype) -> tuple[int | None, int | None]:

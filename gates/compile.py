@@ -1,0 +1,286 @@
+"""Gate compile: the module builds, and its entry points take what the contract passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from qualify.contract import Argument, Kernel
+from qualify.elements import DTYPES
+from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, at_most, holds
+from qualify.model import Document, Hex64
+from qualify.objectcode import Built, Entry, Parameter
+from qualify.subject import Subject
+from qualify.verdict import Check, Note
+
+_ALWAYS = frozenset({"builds", "object", "symbols", "entries", "parameter_count"})
+#: What a runtime's objects tell of parameters, and so what must be shown there.
+_BY_RUNTIME: Mapping[str, frozenset[str]] = {
+    "opencl": frozenset({"parameter_types", "parameter_spaces"}),
+    "simulated": frozenset({"parameter_types", "parameter_spaces"}),
+    "cuda": frozenset({"parameter_layout"}),
+}
+#: OpenCL C names for the element types; where OpenCL has no such type, the integer of its size stands for its bits.
+_TYPE_NAMES: Mapping[str, tuple[str, ...]] = {
+    "float16": ("half", "ushort"),
+    "bfloat16": ("ushort",),
+    "float32": ("float",),
+    "float64": ("double",),
+    "float8_e4m3": ("uchar",),
+    "float8_e5m2": ("uchar",),
+    **{f"int{bits}": (name,) for bits, name in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))},
+    **{f"uint{bits}": (name,) for bits, name in ((8, "uchar"), (16, "ushort"), (32, "uint"), (64, "ulong"))},
+    "bool": ("uchar", "bool"),
+}
+_SCALARS = frozenset(name for names in _TYPE_NAMES.values() for name in names)
+_LONG_NAMES = {f"unsigned{name}": f"u{name}" for name in ("char", "short", "int", "long")}
+_VECTOR = re.compile(r"([a-z]+)(2|4|8|16)")  # Of three elements a vector has the size of four.
+_LINE_CHARS = 160
+
+
+class Compiled(Document):
+    """What the compiler made of an arm: the log's start and end, the entries, the object."""
+
+    state: Literal["built", "refused"]
+    log: str
+    entries: tuple[Entry, ...]
+    object_blake3: Hex64 | None
+    object_bytes: int | None
+
+
+class CompileFacts(Facts):
+    """The candidate's object, and the entries of the incumbent's to show beside it."""
+
+    candidate: Compiled
+    incumbent: tuple[Entry, ...]
+
+
+class CompileSettings(Settings):
+    """Limits for each entry point that is launched; None makes the figure a finding."""
+
+    registers: Annotated[int, Field(ge=1)] | None = None
+    spill_bytes: Annotated[int, Field(ge=0)] | None = None
+    stack_bytes: Annotated[int, Field(ge=0)] | None = None
+    shared_bytes: Annotated[int, Field(ge=0)] | None = None
+
+
+def checks(subject: Subject) -> frozenset[str]:
+    """Required names: what the subject's runtime tells of parameters."""
+    return _ALWAYS | _BY_RUNTIME[subject.domain.runtime]
+
+
+def judge(subject: Subject, facts: CompileFacts, series: Series, settings: CompileSettings) -> Iterable[Check | Note]:
+    """Every check of rule 1, limits that the settings name, and the figures as notes."""
+    found = facts.candidate
+    log = _first_error(found.log) if found.state == "refused" else "built"
+    yield holds("builds", log, "the compiler takes it", found.state == "built")
+    if found.state == "built":
+        named = None if found.object_blake3 is None else found.object_bytes
+        yield at_least("object", named, 1, "bytes")
+        yield from _entries(subject, found.entries)
+        yield from _limits(subject, found.entries, settings)
+        yield from _notes(subject, facts)
+    warnings = [line for line in found.log.splitlines() if "warning" in line.lower()]
+    if warnings:
+        yield Note(name="warnings", got=f"{len(warnings)} lines", says=warnings[0].strip()[:_LINE_CHARS])
+
+
+def _first_error(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no log")[:_LINE_CHARS]
+
+
+def _entries(subject: Subject, entries: tuple[Entry, ...]) -> Iterator[Check]:
+    symbols, names = subject.candidate.symbols, [entry.symbol for entry in entries]
+    missing = [symbol for symbol in symbols if names.count(symbol) != 1]
+    yield holds("symbols", _list(missing, "each is there once"), "every launched symbol is an entry", not missing)
+    extra = [name for name in names if name not in symbols]
+    yield holds("entries", _list(extra, "none"), "no entry that the route does not launch", not extra)
+    yield _each("parameter_count", subject, entries, _count)
+    required = _BY_RUNTIME[subject.domain.runtime]
+    for name, finder in (
+        ("parameter_types", _types),
+        ("parameter_spaces", _spaces),
+        ("parameter_layout", _layout),
+    ):
+        if name in required:
+            yield _each(name, subject, entries, finder)
+
+
+#: What is wrong with one kernel's parameters: a text and False, or None where the object does not say.
+Finding = tuple[str, bool | None]
+Finder = Callable[[Subject, tuple[Argument, ...], tuple[Parameter, ...]], Iterator[Finding]]
+
+
+def _each(name: str, subject: Subject, entries: tuple[Entry, ...], finder: Finder) -> Check:
+    """One check over all launched kernels; unknown where an entry or its parameters are."""
+    found: list[Finding] = []
+    for kernel in subject.candidate.kernels:
+        entry = next((entry for entry in entries if entry.symbol == kernel.symbol), None)
+        if entry is None or entry.parameters is None:
+            found.append((f"{kernel.symbol}: not reported", None))
+            continue
+        wanted = _passed(subject, kernel)
+        found += [(f"{kernel.symbol}: {text}", state) for text, state in finder(subject, wanted, entry.parameters)]
+    if not subject.candidate.kernels:
+        found.append(("no kernel", None))
+    worst = next((finding for finding in found if finding[1] is False), found[0] if found else ("all", True))
+    return holds(name, worst[0], "the contract's", worst[1])
+
+
+def _passed(subject: Subject, kernel: Kernel) -> tuple[Argument, ...]:
+    if kernel.arguments is None:
+        return subject.arguments
+    by_name = {argument.name: argument for argument in subject.arguments}
+    return tuple(by_name[name] for name in kernel.arguments)
+
+
+def _count(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Parameter, ...]) -> Iterator[Finding]:
+    if len(found) != len(wanted):
+        yield f"{len(found)} parameters where {len(wanted)} are passed", False
+
+
+def _types(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Parameter, ...]) -> Iterator[Finding]:
+    for argument, parameter in zip(wanted, found, strict=False):
+        names = _TYPE_NAMES.get(argument.dtype, ())
+        if subject.domain.runtime == "simulated":
+            names = (*names, argument.dtype)
+        star = "*" if argument.is_buffer else ""
+        shown = f"{argument.name} is {parameter.type_name}, not {names[0] if names else argument.dtype}{star}"
+        state = _same_type(parameter.type_name, names, pointer=argument.is_buffer)
+        if state is not True:
+            yield shown, state
+
+
+def _same_type(type_name: str | None, names: tuple[str, ...], *, pointer: bool) -> bool | None:
+    """Whether a declared type has the contract's elements; None for a name that is none of OpenCL C's own.
+
+    A pointer to vectors of an element type points to its elements; a scalar is passed as itself.
+    """
+    plain = "" if type_name is None else type_name.replace(" ", "")
+    stem = plain.removesuffix("*")
+    stem = _LONG_NAMES.get(stem, stem)
+    vector = _VECTOR.fullmatch(stem)
+    element = vector[1] if vector and pointer else stem
+    if element in names:
+        return plain.endswith("*") == pointer
+    return False if element in _SCALARS else None
+
+
+def _spaces(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Parameter, ...]) -> Iterator[Finding]:
+    for argument, parameter in zip(wanted, found, strict=False):
+        spaces = {"global", "constant"} if argument.kind == "input" else {"global"}
+        kind, spaces = ("pointer", spaces) if argument.is_buffer else ("value", {"private"})
+        got = f"{argument.name} is a {parameter.address_space} {parameter.kind}, not a {max(spaces)} {kind}"
+        if parameter.kind is None or parameter.address_space is None:
+            yield got, None
+        elif parameter.kind != kind or parameter.address_space not in spaces:
+            yield got, False
+
+
+def _layout(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Parameter, ...]) -> Iterator[Finding]:
+    """Offsets and sizes of a parameter block in which everything lies at a multiple of its own size."""
+    end = 0
+    for argument, parameter in zip(wanted, found, strict=False):
+        size = 8 if argument.is_buffer else DTYPES[argument.dtype].size_bytes
+        offset = -(-end // size) * size
+        end = offset + size
+        got = f"{argument.name} of {parameter.size_bytes} bytes at {parameter.offset_bytes}, not {size} at {offset}"
+        if parameter.offset_bytes is None or parameter.size_bytes is None:
+            yield got, None
+        elif (parameter.offset_bytes, parameter.size_bytes) != (offset, size):
+            yield got, False
+
+
+# Figures -------------------------------------------------------------------------------------------------------------
+
+
+def _spills(entry: Entry) -> int | None:
+    if entry.spill_store_bytes is None or entry.spill_load_bytes is None:
+        return None
+    return entry.spill_store_bytes + entry.spill_load_bytes
+
+
+_FIGURES: Mapping[str, tuple[str, Callable[[Entry], int | None]]] = {
+    "registers": ("a thread", lambda entry: entry.registers_per_thread),
+    "spill_bytes": ("bytes a thread", _spills),
+    "stack_bytes": ("bytes a thread", lambda entry: entry.stack_bytes),
+    "shared_bytes": ("bytes a block", lambda entry: entry.shared_bytes),
+    "private_bytes": ("bytes a thread", lambda entry: entry.private_bytes),
+    "barriers": ("a block", lambda entry: entry.barriers),
+}
+
+
+def _limits(subject: Subject, entries: tuple[Entry, ...], settings: CompileSettings) -> Iterator[Check]:
+    launched = [entry for entry in entries if entry.symbol in subject.candidate.symbols]
+    for name, (unit, figure) in _FIGURES.items():
+        limit: int | None = getattr(settings, name, None)
+        if limit is None:
+            continue
+        figures = [value for entry in launched if (value := figure(entry)) is not None]
+        known = figures and len(figures) == len(launched) and min(figures) >= (1 if name == "registers" else 0)
+        yield at_most(name, max(figures) if known else None, limit, unit)
+
+
+def _notes(subject: Subject, facts: CompileFacts) -> Iterator[Note]:
+    for name, (unit, figure) in _FIGURES.items():
+        own = _figures(facts.candidate.entries, subject.candidate.symbols, figure)
+        other = _figures(facts.incumbent, subject.incumbent.symbols, figure)
+        yield Note(name=name, got=own, says=f"{unit}; incumbent {other}")
+
+
+def _figures(entries: tuple[Entry, ...], symbols: tuple[str, ...], figure: Callable[[Entry], int | None]) -> str:
+    found = {entry.symbol: figure(entry) for entry in entries if entry.symbol in symbols}
+    if all(value is None for value in found.values()):
+        return "not reported"
+    return ", ".join(f"{symbol} {'not reported' if value is None else value}" for symbol, value in found.items())
+
+
+def _list(found: list[str], otherwise: str) -> str:
+    return ", ".join(found[:4]) or otherwise
+
+
+FIXES = {
+    "builds": "read the log in the evidence; the first error is shown",
+    "object": "the compiler gave no object; report its version with the log",
+    "symbols": "spell the launch's symbol as the source declares it, once over all fragments",
+    "entries": "drop the entry point from the fragments, or launch it",
+    "parameter_count": "declare one parameter for each argument that the launch passes",
+    "parameter_types": "declare the contract's element types, in the ABI's order and without typedefs",
+    "parameter_spaces": "pass buffers as global pointers and scalars by value",
+    "parameter_layout": "declare parameters of the contract's sizes, in the ABI's order",
+    "registers": "use fewer registers, or raise the setting",
+    "spill_bytes": "spill less, or raise the setting",
+    "stack_bytes": "use less stack, or raise the setting",
+    "shared_bytes": "use less shared memory, or raise the setting",
+}
+
+
+class CompileGate(Gate[CompileFacts, CompileSettings]):
+    """What the compiler makes of a route."""
+
+    id: ClassVar[str] = "compile"
+    claim: ClassVar[str] = "It compiles, and its entry points take exactly what the contract passes."
+    runs_on: ClassVar[Literal["host", "device"]] = "host"
+    rules: ClassVar[tuple[Rule[CompileFacts, CompileSettings], ...]] = (
+        Rule(1, CompileFacts, CompileSettings, checks, judge, FIXES),
+    )
+
+    def measure(self, subject: Subject, bench: Bench, settings: CompileSettings) -> CompileFacts:
+        """Build the candidate, then the incumbent for the figures beside it."""
+        candidate = bench.build(subject.candidate)
+        incumbent = candidate if subject.role == "plain" else bench.build(subject.incumbent)
+        return CompileFacts(candidate=_compiled(candidate), incumbent=incumbent.entries)
+
+
+def _compiled(built: Built) -> Compiled:
+    return Compiled(
+        state=built.state,
+        log=built.log,
+        entries=built.entries,
+        object_blake3=built.object_blake3,
+        object_bytes=built.object_bytes,
+    )

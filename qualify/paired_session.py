@@ -1,0 +1,129 @@
+"""A session with both arms on one arena: warm-up, known outputs, windows. It measures; `qualify.readings` reads.
+
+Both arms use the same sets and the same output buffers, poisoned in between, so that no place favours one (R10.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from qualify import program, readings
+from qualify.arena import layout
+from qualify.gate import Session
+from qualify.program import Pace
+from qualify.readings import Attempt, Reading, reading, signed
+from qualify.seeds import coin, split
+from qualify.steps import ArmName, Digest, Digests, Fill, Read, Record, Segment, Stamps, Step
+from qualify.subject import Subject
+
+ARMS: tuple[ArmName, ArmName] = ("candidate", "incumbent")
+#: Rounds of four segments, one pass a unit, that tell how long a pass takes.
+PROBE_ROUNDS = 2
+#: Steps of one message, so that no message grows with the number of sets.
+_MESSAGE_STEPS = 256
+
+
+class Known(NamedTuple):
+    """One arm's untimed launch on one set: digests and bytes of the outputs, in ABI order."""
+
+    digests: tuple[int, ...]
+    data: tuple[bytes, ...]
+
+
+def arena_bytes(subject: Subject, pace: Pace) -> int:
+    """The arena that a pace's sets need."""
+    return layout(subject.arguments, pace.sets).size_bytes
+
+
+class PairedSession:
+    """Both arms of a subject in one worker; making it lays out the arena and fills every set."""
+
+    def __init__(self, subject: Subject, session: Session, seed: str, pace: Pace, timeout_s: int) -> None:
+        self._subject, self._session, self._pace = subject, session, pace
+        self._seed, self._timeout_s = seed, timeout_s
+        self._run([program.arena(subject, pace.sets, split(seed, "zones"))])
+        self._run([fill for number in range(pace.sets) for fill in self._values(number)])
+
+    def set_seed(self, number: int) -> str:
+        """The seed of one set's inputs."""
+        return program.set_seed(self._inputs_seed, number)
+
+    @property
+    def _inputs_seed(self) -> str:
+        return split(self._seed, "inputs")
+
+    def inputs(self) -> list[int]:
+        """A digest of everything that no launch may change, set by set."""
+        kept = program.kept(self._subject)
+        steps = [Digest(buffers=program.buffers(kept, number)) for number in range(self._pace.sets)]
+        return [signed(value) for record in program.only(self._run(steps), Digests) for value in record.values]
+
+    def known(self, number: int) -> dict[ArmName, Known]:
+        """Each arm once on one set, untimed, the candidate first; the outputs are poisoned again after each."""
+        found: dict[ArmName, Known] = {}
+        outputs = program.buffers(program.outputs(self._subject), number)
+        for arm in ARMS:
+            steps: tuple[Step, ...] = (
+                *self._values(number, again=True),
+                *self._poison("before", arm, number),
+                program.run(self._subject, arm, number),
+                Digest(buffers=outputs),
+                *(Read(buffer=name) for name in outputs),
+            )
+            records = self._session.run(steps, self._timeout_s)
+            row = program.only(records, Digests)[0].values
+            found[arm] = Known(tuple(map(signed, row)), tuple(self._session.taken()))
+            self._run(self._poison("after", arm, number))
+        return found
+
+    def warm_up(self) -> dict[ArmName, list[int]]:
+        """Units of each arm, in turns, until it is warm (R10.1)."""
+        units: dict[ArmName, list[int]] = {arm: [] for arm in ARMS}
+        turn = 0
+        while waiting := [arm for arm in ARMS if not readings.warm(units[arm])]:
+            for arm, found in zip(waiting, self.segments(waiting, "warm-up", turn), strict=True):
+                units[arm] += found.timed.units_ns
+            turn += 1
+        return units
+
+    def windows(self, count: int) -> tuple[Attempt, ...]:
+        """Windows until so many count or too many were rejected, each with a fresh coin (R10.8)."""
+        attempts: list[Attempt] = []
+        while True:
+            seen = readings.sifted(attempts, count)
+            if not seen.missing or seen.over_cap:
+                return tuple(attempts)
+            candidate_first = coin(split(self._seed, "coin", len(attempts)))
+            arms = program.window_arms(candidate_first)
+            attempts.append(Attempt(candidate_first, self.segments(arms, "window", len(attempts))))
+
+    def segments(self, arms: Sequence[ArmName], label: str, number: int) -> tuple[Reading, ...]:
+        """Segments in a row, in one message."""
+        seed = split(self._seed, label, number)
+        steps = program.segments(self._subject, arms, seed, self._inputs_seed, pace=self._pace)
+        records = self._session.run(steps, self._timeout_s)
+        asked = [step for step in steps if isinstance(step, Segment)]
+        return tuple(reading(*pair) for pair in zip(asked, program.only(records, Stamps), strict=True))
+
+    def _values(self, number: int, *, again: bool = False) -> tuple[Fill, ...]:
+        return program.values(self._subject, "ordinary", self.set_seed(number), number, again=again)
+
+    def _poison(self, when: str, arm: ArmName, number: int) -> tuple[Fill, ...]:
+        return program.poison(self._subject, split(self._seed, "known", when, arm, number), number)
+
+    def _run(self, steps: Sequence[Step]) -> list[Record]:
+        records: list[Record] = []
+        for start in range(0, len(steps), _MESSAGE_STEPS):
+            records += self._session.run(steps[start : start + _MESSAGE_STEPS], self._timeout_s)
+        return records
+
+
+def probe(paired: PairedSession) -> dict[ArmName, list[int]]:
+    """How long passes take: units of both arms in ABBA segments of a pace of one pass a unit."""
+    units: dict[ArmName, list[int]] = {arm: [] for arm in ARMS}
+    for turn in range(PROBE_ROUNDS):
+        arms = program.window_arms(candidate_first=bool(turn % 2))
+        for arm, found in zip(arms, paired.segments(arms, "probe", turn), strict=True):
+            units[arm] += found.timed.units_ns
+    return units

@@ -1,0 +1,202 @@
+"""Steps that several gates compose from a subject: the arena, fills, one checked run, one window of segments.
+
+Pure: a subject and seeds in, steps out. What a worker makes of them is `qualify.workers`' business, what the records
+mean is a gate's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from qualify.arena import layout
+from qualify.contract import Argument, Arm, Variant
+from qualify.elements import DTYPES, encode
+from qualify.fill import recipe
+from qualify.model import ratio
+from qualify.seeds import permutation, split
+from qualify.steps import Arena, ArmName, Fill, Record, Run, Segment, Slot, Step
+from qualify.subject import Subject
+
+#: A reading shorter than this is mostly the clock's (R10.1).
+UNIT_NS = 50_000
+#: A segment shorter than this is mostly its own beginning (R10.1).
+SEGMENT_NS = 1_000_000
+#: Fewer units than this have no tail (R10.1).
+LEAST_UNITS = 3
+#: What a CPU device reports as its cache is the host's; a pass over this much is cold (R10.3).
+CPU_CACHE_BYTES = 64 << 20
+
+R = TypeVar("R")
+
+
+def outputs(subject: Subject) -> tuple[Argument, ...]:
+    """The arguments that a route computes and that have elements: outputs and inouts."""
+    return tuple(argument for argument in subject.buffers("output", "inout") if argument.elements)
+
+
+def kept(subject: Subject) -> tuple[Argument, ...]:
+    """The arguments that a launch must leave as it found them: inputs, and scratch that is zero at load."""
+    return tuple(
+        argument
+        for argument in subject.buffers("input", "scratch")
+        if argument.elements and (argument.kind == "input" or argument.init == "zero-at-load")
+    )
+
+
+def poisoned(subject: Subject) -> tuple[Argument, ...]:
+    """The arguments that hold poison before a launch: outputs, and scratch that does not say zero at load."""
+    return tuple(
+        argument
+        for argument in subject.buffers("output", "scratch")
+        if argument.elements and argument.init != "zero-at-load"
+    )
+
+
+def buffers(arguments: Iterable[Argument], number: int = 0) -> tuple[str, ...]:
+    """The names of the arguments' buffers in one set."""
+    return tuple(f"{argument.name}.{number}" for argument in arguments)
+
+
+def arena(subject: Subject, sets: int, zone_seed: str) -> Arena:
+    """The session's one arena for so many sets."""
+    made = layout(subject.arguments, sets)
+    return Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed=zone_seed)
+
+
+def values(subject: Subject, variant: Variant, seed: str, number: int = 0, *, again: bool = False) -> tuple[Fill, ...]:
+    """Fill one set's inputs and inouts from `seed`, and scratch that is zero at load; `again` only the inouts."""
+    inouts = tuple(argument for argument in subject.buffers("inout") if argument.elements)
+    return _fills(inouts if again else (*kept(subject), *inouts), variant, seed, number, complement=False)
+
+
+def poison(subject: Subject, seed: str, number: int = 0, *, complement: bool = False) -> tuple[Fill, ...]:
+    """Poison one set's outputs and scratch under `seed` or under its complement (R9.1)."""
+    return _fills(poisoned(subject), "ordinary", seed, number, complement=complement)
+
+
+def _fills(
+    arguments: Iterable[Argument], variant: Variant, seed: str, number: int, *, complement: bool
+) -> tuple[Fill, ...]:
+    return tuple(
+        Fill(buffer=f"{argument.name}.{number}", recipe=recipe(argument, variant, seed, complement=complement))
+        for argument in arguments
+    )
+
+
+def slots(subject: Subject) -> tuple[Slot, ...]:
+    """Every argument as launched, in ABI order: a buffer's name, or a scalar's little-endian bytes."""
+    return tuple(
+        Slot(argument=argument.name, buffer=argument.name)
+        if argument.is_buffer
+        else Slot(argument=argument.name, value=_scalar(argument).hex())
+        for argument in subject.arguments
+    )
+
+
+def _scalar(argument: Argument) -> bytes:
+    if argument.value is None:
+        raise ValueError(f"{argument.name}: a scalar without a value")
+    return encode(ratio(argument.value), argument.dtype).to_bytes(DTYPES[argument.dtype].size_bytes, "little")
+
+
+def run(subject: Subject, arm: ArmName, number: int = 0) -> Run:
+    """Execute an arm's launches once on one set and wait."""
+    return Run(arm=arm, launches=arm_of(subject, arm).launches, slots=slots(subject), set=number)
+
+
+def arm_of(subject: Subject, arm: ArmName) -> Arm:
+    """The arm of that name."""
+    return subject.candidate if arm == "candidate" else subject.incumbent
+
+
+# Timed segments ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How segments are cut: passes of a unit, units of a segment, bytes of neutral memory read before it."""
+
+    passes: int
+    units: int
+    flush_bytes: int
+
+    @property
+    def sets(self) -> int:
+        """Every pass has a set of its own, and so has every pass of the lead-in (R10.3, R10.4)."""
+        return 2 * self.passes * self.units
+
+
+def passes_of_a_unit(pass_ns: int) -> int:
+    """How many passes one reading encloses where the faster arm's pass takes `pass_ns` (R10.1)."""
+    return 1 if pass_ns >= UNIT_NS else -(-UNIT_NS // pass_ns)
+
+
+def units_of_a_segment(pass_ns: int) -> int:
+    """K, the units of a segment, where the faster arm's pass takes `pass_ns` (R10.1)."""
+    return max(LEAST_UNITS, -(-SEGMENT_NS // (passes_of_a_unit(pass_ns) * pass_ns)))
+
+
+def flush_bytes(subject: Subject) -> int | None:
+    """Neutral memory to read before a cold segment: twice the cache; 0 where it is hot, None where unknown (R10.3)."""
+    if subject.timing.cache == "hot":
+        return 0
+    cache = subject.limits.cache_bytes
+    if subject.domain.runtime == "cuda":
+        return None if cache is None else 2 * cache
+    return 2 * min(CPU_CACHE_BYTES if cache is None else cache, CPU_CACHE_BYTES)
+
+
+def memory_budget(subject: Subject, flush: int) -> int | None:
+    """Bytes that an arena may take beside the memory that a flush reads; None where the device does not say."""
+    memory = subject.limits.memory_bytes
+    return None if memory is None else memory - flush
+
+
+def segment(subject: Subject, arm: ArmName, seed: str, pace: Pace) -> Segment:
+    """One timed segment; it draws its own secret order of all sets, the lead-in's first (R10.3, R10.4)."""
+    order = permutation(seed, pace.sets)
+    half = pace.sets // 2
+    return Segment(
+        arm=arm,
+        launches=arm_of(subject, arm).launches,
+        slots=slots(subject),
+        lead_in=order[:half],
+        timed=order[half:],
+        passes=pace.passes,
+        poisoned=tuple((argument.name, argument.dtype) for argument in poisoned(subject)),
+        digested=tuple(argument.name for argument in outputs(subject)),
+        seed=split(seed, "poison"),
+        flush_bytes=pace.flush_bytes,
+    )
+
+
+def window_arms(candidate_first: bool) -> tuple[ArmName, ArmName, ArmName, ArmName]:
+    """The arms of a window's four segments: ABBA, or BAAB where the candidate is first."""
+    first: ArmName = "candidate" if candidate_first else "incumbent"
+    other: ArmName = "incumbent" if candidate_first else "candidate"
+    return first, other, other, first
+
+
+def segments(subject: Subject, arms: Sequence[ArmName], seed: str, inputs_seed: str, *, pace: Pace) -> tuple[Step, ...]:
+    """Segments of `arms` in a row; inouts hold their inputs again before each."""
+    steps: list[Step] = []
+    for position, arm in enumerate(arms):
+        for number in range(pace.sets):
+            steps += values(subject, "ordinary", set_seed(inputs_seed, number), number, again=True)
+        steps.append(segment(subject, arm, split(seed, position), pace))
+    return tuple(steps)
+
+
+def set_seed(seed: str, number: int) -> str:
+    """The seed of one set's inputs; every set has values of its own (R10.4)."""
+    return split(seed, "set", number)
+
+
+# Records -------------------------------------------------------------------------------------------------------------
+
+
+def only(records: Sequence[Record], kind: type[R]) -> tuple[R, ...]:
+    """The records of one kind, in order."""
+    return tuple(record for record in records if isinstance(record, kind))

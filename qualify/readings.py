@@ -1,0 +1,187 @@
+"""What paired sessions leave behind as series, and how a judge reads it again: windows, sets, digests.
+
+One attempt is one window as it was measured, kept or not. The series hold attempt after attempt, four segments each,
+so that everything that decides is derived from them and from the pace (R5.1, R5.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from qualify.gate import Series
+from qualify.paired import Condition, Sifted, sift
+from qualify.program import Pace, window_arms
+from qualify.steps import ArmName, Segment, Stamps
+from qualify.windows import Timed, Window, timed
+
+#: Readings of an arm before the warm-up may end, and after which it ends in any case (R10.1).
+WARM_UNITS, MOST_WARM_UNITS = 20, 200
+#: The medians of the last two tens of units differ by at most this, in percent (R10.1).
+FLAT_PERCENT = 2
+#: The series of attempts, by name.
+SERIES = ("orders", "sets", "stamps", "digests", "damage", "host_bound")
+SEGMENTS = 4
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One segment: its sets (lead-in, then timed), its stamps, one row of digests a set, and its checks."""
+
+    sets: tuple[int, ...]
+    start_ns: int
+    unit_end_ns: tuple[int, ...]
+    digests: tuple[tuple[int, ...], ...]
+    damage_bytes: int
+    host_bound: bool | None
+
+    @property
+    def timed(self) -> Timed:
+        """Its total and its units. Raises ValueError unless the stamps rise."""
+        return timed(self.start_ns, self.unit_end_ns)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One window as measured: four segments in order."""
+
+    candidate_first: bool
+    readings: tuple[Reading, ...]
+
+    @property
+    def arms(self) -> tuple[ArmName, ...]:
+        """The arm of each segment."""
+        return window_arms(self.candidate_first)
+
+    @property
+    def window(self) -> Window:
+        """The two ratios that it yields."""
+        first, second, third, fourth = (reading.timed for reading in self.readings)
+        return Window(self.candidate_first, (first, second, third, fourth))
+
+
+def reading(step: Segment, stamps: Stamps) -> Reading:
+    """One segment's record beside what was asked."""
+    return Reading(
+        sets=(*step.lead_in, *step.timed),
+        start_ns=stamps.start_ns,
+        unit_end_ns=stamps.unit_end_ns,
+        digests=tuple(tuple(signed(value) for value in row) for row in stamps.digests),
+        damage_bytes=stamps.damage.bytes,
+        host_bound=stamps.host_bound,
+    )
+
+
+def signed(digest: str) -> int:
+    """A digest as the int64 of a series."""
+    return int.from_bytes(bytes.fromhex(digest), "big", signed=True)
+
+
+def as_series(attempts: Sequence[Attempt]) -> dict[str, list[int]]:
+    """The series of attempts, by name."""
+    readings = [reading for attempt in attempts for reading in attempt.readings]
+    return {
+        "orders": [int(attempt.candidate_first) for attempt in attempts],
+        "sets": [number for reading in readings for number in reading.sets],
+        "stamps": [stamp for reading in readings for stamp in (reading.start_ns, *reading.unit_end_ns)],
+        "digests": [value for reading in readings for row in reading.digests for value in row],
+        "damage": [reading.damage_bytes for reading in readings],
+        "host_bound": [-1 if reading.host_bound is None else int(reading.host_bound) for reading in readings],
+    }
+
+
+def from_series(series: Series, pace: Pace, outputs: int) -> tuple[Attempt, ...]:
+    """The attempts again. Raises ValueError for series that do not have the lengths of so many segments."""
+    orders = series["orders"]
+    count = SEGMENTS * len(orders)
+    widths = {
+        "sets": pace.sets,
+        "stamps": 1 + pace.units,
+        "digests": pace.sets * outputs,
+        "damage": 1,
+        "host_bound": 1,
+    }
+    if not set(orders) <= {0, 1}:
+        raise ValueError("an order that is neither 0 nor 1")
+    rows = {name: _rows(series[name], count, width, name) for name, width in widths.items()}
+    readings = [_reading({name: rows[name][index] for name in widths}, outputs) for index in range(count)]
+    return tuple(
+        Attempt(bool(order), tuple(readings[SEGMENTS * index :][:SEGMENTS])) for index, order in enumerate(orders)
+    )
+
+
+def _rows(values: Sequence[int], count: int, width: int, name: str) -> list[Sequence[int]]:
+    if len(values) != count * width:
+        raise ValueError(f"{len(values)} values of {name} where {count} segments have {count * width}")
+    return [values[index * width : (index + 1) * width] for index in range(count)]
+
+
+def _reading(row: Mapping[str, Sequence[int]], outputs: int) -> Reading:
+    bound, digests = row["host_bound"][0], row["digests"]
+    if bound not in {-1, 0, 1} or row["damage"][0] < 0:
+        raise ValueError(f"host-bound {bound}, {row['damage'][0]} damaged bytes")
+    return Reading(
+        sets=tuple(row["sets"]),
+        start_ns=row["stamps"][0],
+        unit_end_ns=tuple(row["stamps"][1:]),
+        digests=tuple(tuple(digests[i : i + outputs]) for i in range(0, len(digests), outputs)),
+        damage_bytes=row["damage"][0],
+        host_bound=None if bound == -1 else bool(bound),
+    )
+
+
+def sifted(attempts: Sequence[Attempt], windows: int) -> Sifted:
+    """Which attempts count: rejected by what the rig saw, never by arm nor by time (R10.8)."""
+    return sift([Condition(process=0, events=_events(attempt)) for attempt in attempts], (windows,))
+
+
+def _events(attempt: Attempt) -> frozenset[str]:
+    return frozenset({"host-bound"} if any(reading.host_bound for reading in attempt.readings) else ())
+
+
+def every_set_once(attempts: Iterable[Attempt], pace: Pace) -> bool:
+    """Whether each segment used each set exactly once, lead-in and timed together (R10.4)."""
+    return all(sorted(r.sets) == list(range(pace.sets)) for attempt in attempts for r in attempt.readings)
+
+
+def disagreements(attempts: Iterable[Attempt], known: Mapping[ArmName, Mapping[int, tuple[int, ...]]] | None) -> int:
+    """Launches whose digests are not the known ones of their arm and set.
+
+    Without `known` both arms and all windows must agree: the first digests seen of a set are the known ones (R10.5).
+    """
+    agreed: dict[int, tuple[int, ...]] = {}
+    wrong = 0
+    for arm, number, row in _launches(attempts):
+        want = agreed.setdefault(number, row) if known is None else known[arm].get(number)
+        wrong += row != want
+    return wrong
+
+
+def _launches(attempts: Iterable[Attempt]) -> Iterator[tuple[ArmName, int, tuple[int, ...]]]:
+    for attempt in attempts:
+        for arm, each in zip(attempt.arms, attempt.readings, strict=True):
+            for number, row in zip(each.sets, each.digests, strict=True):
+                yield arm, number, row
+
+
+# Warm-up -------------------------------------------------------------------------------------------------------------
+
+
+def median_ns(values: Sequence[int]) -> int:
+    """The median of times, the lower of the middle two of an even number. Raises ValueError for none."""
+    if not values or min(values) <= 0:
+        raise ValueError(f"the median of {len(values)} times where all are positive")
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def flat(units_ns: Sequence[int]) -> bool:
+    """Whether the medians of the last two tens of units differ by at most 2 %."""
+    if len(units_ns) < WARM_UNITS:
+        return False
+    before, after = median_ns(units_ns[-20:-10]), median_ns(units_ns[-10:])
+    return abs(after - before) * 100 <= before * FLAT_PERCENT
+
+
+def warm(units_ns: Sequence[int]) -> bool:
+    """Whether an arm's warm-up may end."""
+    return len(units_ns) >= WARM_UNITS and (flat(units_ns) or len(units_ns) >= MOST_WARM_UNITS)
