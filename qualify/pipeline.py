@@ -1,0 +1,286 @@
+"""pipelines.yaml: which domains, which gates at what cost, which gates a command runs, in one total order (R8.1)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, JsonValue
+
+from qualify.documents import Field as Place
+from qualify.documents import Source, parse_yaml
+from qualify.domain import ArchName, Domain, Runtime, ToolkitName
+from qualify.errors import UsageError
+from qualify.files import read_file
+from qualify.gate import Gate, Settings
+from qualify.identity import content
+from qualify.model import Document, Name, Ratio, Segment, ratio
+from qualify.plan import Node, Omitted, Planned
+from qualify.subject import Subject
+
+Gates = Mapping[str, Gate[Any, Any]]
+Stage = Literal["screen", "promote"]
+PIPELINES = "pipelines.yaml"
+DEFAULT = "default"
+
+
+class PlannedDomain(Document):
+    """A domain to qualify in; `native` stands for whatever board is here."""
+
+    toolkit: ToolkitName
+    arch: ArchName
+
+    def __str__(self) -> str:
+        return f"{self.toolkit}/{self.arch}"
+
+
+class NodeRow(Document):
+    """One gate: its declared cost, what must have passed before, where it runs, how much it measures."""
+
+    cost_s: Ratio
+    needs: tuple[Name, ...] = ()
+    runtimes: Annotated[tuple[Runtime, ...], Field(min_length=1)] | None = None
+    settings: dict[Name, JsonValue] = {}
+
+
+class PipelineRow(Document):
+    """Stages, each a list of gates or `all`, else as in `default`, else all; settings go over the gates' own."""
+
+    screen: Annotated[tuple[Name, ...], Field(min_length=1)] | Literal["all"] | None = None
+    promote: Annotated[tuple[Name, ...], Field(min_length=1)] | Literal["all"] | None = None
+    settings: dict[Name, dict[Name, JsonValue]] = {}
+
+
+class PipelinesRow(Document):
+    """A whole pipelines.yaml."""
+
+    domains: Annotated[tuple[PlannedDomain, ...], Field(min_length=1)]
+    gates: Annotated[dict[Name, NodeRow], Field(min_length=1)]
+    pipelines: dict[Segment, PipelineRow]
+
+
+@dataclass(frozen=True)
+class Pipelines:
+    """A checked pipelines.yaml. `source` are its bytes; what depends on the gates themselves is checked by `order`."""
+
+    row: PipelinesRow
+    document: Source
+    source: bytes
+
+    @property
+    def domains(self) -> tuple[PlannedDomain, ...]:
+        """The domains to qualify in, in the order of the file."""
+        return self.row.domains
+
+    def order(
+        self, pipeline: str, stage: Stage, domain: Domain, gates: Gates, until: str | None = None
+    ) -> tuple[Node, ...]:
+        """The gates of a stage in a domain, cheapest first among those whose needs come before (R8.1).
+
+        `until` is the last gate that runs. Raises InputError for a gate or settings that this version does not have,
+        UsageError for a pipeline or an `until` that is not there.
+        """
+        self.check(gates)
+        names = [name for name in self._stage(pipeline, stage) if self._runs_in(name, domain)]
+        ordered = cheapest_first({name: self.row.gates[name] for name in names})
+        if until is not None and until not in ordered:
+            known = f"a gate of {pipeline} {stage} in {domain} ({', '.join(ordered)})"
+            raise UsageError(f"expected {known}, got {until}", fix="name one of them with --until")
+        last = len(ordered) if until is None else ordered.index(until) + 1
+        return tuple(self._node(name, pipeline, gates[name], ordered) for name in ordered[:last])
+
+    def left_out(self, pipeline: str, stage: Stage, domain: Domain) -> tuple[Omitted, ...]:
+        """The gates of a stage that policy keeps out of a domain, with the reason (R6.8)."""
+        return tuple(
+            Omitted(gate=name, reason=f"runs on {', '.join(self.row.gates[name].runtimes or ())} only")
+            for name in self._stage(pipeline, stage)
+            if not self._runs_in(name, domain)
+        )
+
+    def check(self, gates: Gates) -> None:
+        """Every node is a gate of this version, needs what will have run, and every pipeline's settings are its own.
+
+        Raises InputError at the line that is wrong.
+        """
+        for name, row in self.row.gates.items():
+            if name not in gates:
+                expected = f"a gate ({', '.join(gates)})"
+                fix = "correct the name, or install the version that has this gate"
+                raise self.document.error(("gates", name), expected=expected, got=name, fix=fix)
+            for index, need in enumerate(row.needs):
+                if need in gates and gates[need].timed and not gates[name].timed:
+                    got = f"{need}, which plain and untimed cells do not have"
+                    place: Place = ("gates", name, "needs", index)
+                    fix = f"remove the need, or make {name} a timed gate"
+                    raise self.document.error(place, expected="a gate that every subject has", got=got, fix=fix)
+        for pipeline in self.row.pipelines:
+            for name in self.row.gates:
+                self._settings(name, pipeline, gates[name])
+
+    def _stage(self, pipeline: str, stage: Stage) -> tuple[str, ...]:
+        if pipeline not in self.row.pipelines:
+            known = ", ".join(self.row.pipelines)
+            raise UsageError(f"expected a pipeline of {PIPELINES} ({known}), got {pipeline}", fix="name one of them")
+        own, default = self.row.pipelines[pipeline], self.row.pipelines[DEFAULT]
+        names = getattr(own, stage) or getattr(default, stage) or "all"
+        return tuple(self.row.gates) if names == "all" else tuple(names)
+
+    def _runs_in(self, name: str, domain: Domain) -> bool:
+        runtimes = self.row.gates[name].runtimes
+        return runtimes is None or domain.runtime in runtimes
+
+    def _node(self, name: str, pipeline: str, gate: Gate[Any, Any], ordered: Iterable[str]) -> Node:
+        row, known = self.row.gates[name], set(ordered)
+        return Node(
+            gate=name,
+            rule=gate.rule.number,
+            runs_on=gate.runs_on,
+            settings=self._settings(name, pipeline, gate).model_dump(mode="json"),
+            needs=tuple(need for need in row.needs if need in known),
+            cost_s=row.cost_s,
+            source_blake3=_source_blake3(gate),
+        )
+
+    def _settings(self, name: str, pipeline: str, gate: Gate[Any, Any]) -> Settings:
+        """A gate's own settings, whole by themselves, under the pipeline's. Raises InputError at the line."""
+        own, over = self.row.gates[name].settings, self.row.pipelines[pipeline].settings.get(name, {})
+        model: type[Settings] = gate.rule.settings
+        settings = self._read(model, ("gates", name, "settings"), own)
+        return self._read(model, ("pipelines", pipeline, "settings", name), {**own, **over}) if over else settings
+
+    def _read(self, model: type[Settings], place: Place, value: Mapping[str, JsonValue]) -> Settings:
+        """The settings that a mapping gives at a place of the file, where it may be left out or completed."""
+        nested: JsonValue = dict(value)
+        for part in reversed(place):
+            nested = {str(part): nested}
+        return Source(self.document.where, nested, self.document.lines).model(model, place)
+
+
+def load(workspace: Path) -> Pipelines:
+    """The workspace's pipelines.yaml. Raises InputError, naming a cycle along its path."""
+    data = read_file(workspace, PIPELINES)
+    source = parse_yaml(PIPELINES, data)
+    row = source.model(PipelinesRow)
+    _check_domains(source, row)
+    _check_needs(source, row)
+    _check_cycles(source, row)
+    _check_pipelines(source, row)
+    return Pipelines(row, source, data)
+
+
+def gates_for(nodes: Iterable[Node], subject: Subject, gates: Gates, left_out: tuple[Omitted, ...] = ()) -> Planned:
+    """The gates that are promised for a subject: the nodes less timing for plain and untimed cells (R6.8)."""
+    planned: list[str] = []
+    omitted = list(left_out)
+    for node in nodes:
+        reason = _untimed(subject) if gates[node.gate].timed else None
+        if reason is None:
+            planned.append(node.gate)
+        else:
+            omitted.append(Omitted(gate=node.gate, reason=reason))
+    return Planned(subject=subject, gates=tuple(planned), omitted=tuple(omitted))
+
+
+def _untimed(subject: Subject) -> str | None:
+    if subject.role == "plain":
+        return "plain is never timed"
+    return None if subject.cell.timed else "the cell is not timed"
+
+
+# Checks that need no gates.
+
+
+def _check_domains(source: Source, row: PipelinesRow) -> None:
+    for index, domain in enumerate(row.domains):
+        if domain in row.domains[:index]:
+            raise source.error(("domains", index), expected="each domain once", got=str(domain), fix="remove one")
+
+
+def _check_needs(source: Source, row: PipelinesRow) -> None:
+    """Needs exist and run wherever the gate runs."""
+    for name, node in row.gates.items():
+        if ratio(node.cost_s) < 0:
+            place: Place = ("gates", name, "cost_s")
+            raise source.error(place, expected="seconds, at least 0", got=node.cost_s, fix="write the usual seconds")
+        for index, need in enumerate(node.needs):
+            place = ("gates", name, "needs", index)
+            if need not in row.gates:
+                expected = f"a gate of this file ({', '.join(row.gates)})"
+                raise source.error(place, expected=expected, got=need, fix=f"add {need}: under gates, or correct it")
+            elsewhere = row.gates[need].runtimes
+            if elsewhere is not None and not set(node.runtimes or get_args(Runtime)) <= set(elsewhere):
+                got = f"{need}, which runs on {', '.join(elsewhere)} only"
+                expected = f"a gate that runs wherever {name} runs"
+                raise source.error(place, expected=expected, got=got, fix=f"give {name} the same runtimes")
+
+
+def _check_cycles(source: Source, row: PipelinesRow) -> None:
+    import networkx
+
+    graph = _graph(row.gates)
+    try:
+        cycle = [edge[0] for edge in networkx.find_cycle(graph)]
+    except networkx.NetworkXNoCycle:
+        return
+    path = " -> ".join((*cycle, cycle[0]))
+    place: Place = ("gates", cycle[0], "needs")
+    raise source.error(place, expected="needs without a cycle", got=path, fix="remove one of these needs")
+
+
+def _graph(gates: Mapping[str, NodeRow]) -> Any:
+    """An edge from each need to the gate that needs it."""
+    import networkx
+
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(gates)
+    graph.add_edges_from((need, name) for name, row in gates.items() for need in row.needs if need in gates)
+    return graph
+
+
+def cheapest_first(gates: Mapping[str, NodeRow]) -> list[str]:
+    """Every gate after its needs, the cheapest of those that are ready first, then by name."""
+    import networkx
+
+    key = {name: (ratio(row.cost_s), name) for name, row in gates.items()}
+    return list(networkx.lexicographical_topological_sort(_graph(gates), key=key.__getitem__))
+
+
+def _check_pipelines(source: Source, row: PipelinesRow) -> None:
+    if DEFAULT not in row.pipelines or row.pipelines[DEFAULT].screen is None:
+        place: Place = ("pipelines", DEFAULT)
+        fix = f"add {DEFAULT}: {{screen: [...], promote: all}} under pipelines"
+        raise source.error(place, expected=f"the pipeline {DEFAULT} with screen", got="nothing", fix=fix)
+    for name, pipeline in row.pipelines.items():
+        for stage in ("screen", "promote"):
+            names = getattr(pipeline, stage)
+            if isinstance(names, tuple):
+                _check_stage(source, row, ("pipelines", name, stage), names)
+        for gate in pipeline.settings:
+            if gate not in row.gates:
+                place = ("pipelines", name, "settings", gate)
+                known = ", ".join(row.gates)
+                raise source.error(place, expected=f"a gate of this file ({known})", got=gate, fix="correct the name")
+
+
+def _check_stage(source: Source, row: PipelinesRow, place: Place, names: tuple[str, ...]) -> None:
+    """A stage names gates of the file, each once, with everything that they need."""
+    for index, name in enumerate(names):
+        at: Place = (*place, index)
+        if name not in row.gates:
+            expected = f"a gate of this file ({', '.join(row.gates)})"
+            raise source.error(at, expected=expected, got=name, fix="correct the name, or add it under gates")
+        if name in names[:index]:
+            raise source.error(at, expected="each gate once", got=f"{name} again", fix="remove one of the two")
+        lacking = [need for need in row.gates[name].needs if need not in names]
+        if lacking:
+            expected = f"what {name} needs ({', '.join(row.gates[name].needs)}) in the same stage"
+            fix = f"add {', '.join(lacking)} to the stage"
+            raise source.error(at, expected=expected, got=f"no {', '.join(lacking)}", fix=fix)
+
+
+def _source_blake3(gate: Gate[Any, Any]) -> str:
+    """The digest of the file that a gate is written in: provenance, no part of a verdict (R5.2)."""
+    return content(Path(inspect.getfile(type(gate))).read_bytes())
