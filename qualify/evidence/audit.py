@@ -21,6 +21,7 @@ from qualify.evidence.files import below, folder
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import EXITS, AuditOutcome, Problem, ProblemError, outcome_of
 from qualify.evidence.rejudge import document, rejudge
+from qualify.evidence.sources import against_sources
 from qualify.judgement import Rules, RunVerdict
 from qualify.model import Document
 from qualify.plan import Plan, RunRecord
@@ -147,7 +148,7 @@ def _audit(at: int, name: str, gates: Mapping[str, Rules]) -> RunAudit:
     record = _document(RunRecord, found, layout.RECORD, problems)
     verdict = None
     if plan is not None and record is not None:
-        problems += [*_against_plan(name, plan, record, found), *_against_sources(plan, found)]
+        problems += [*_against_plan(name, plan, record, found), *against_sources(plan, found)]
         if not found.is_hidden:
             verdict = _judge(plan, record, found, gates, problems)
     return RunAudit(
@@ -219,18 +220,6 @@ def _against_plan(name: str, plan: Plan, record: RunRecord, found: Contents) -> 
             yield Problem(path, "S08", "the plan promises this file")
     for path in sorted(manifest.UNLISTED & found.digests.keys() - {MANIFEST}):
         yield Problem(path, "V07", "this version cannot check signatures")
-
-
-def _against_sources(plan: Plan, found: Contents) -> Iterator[Problem]:
-    """The sources that were read and the subjects that were planned are the ones that lie here."""
-    for path, digest in plan.inputs_sha256.items():
-        inner = layout.input_path(path)
-        if inner in found.digests and found.digests[inner] != digest:
-            yield Problem(inner, "V08", f"the plan names SHA-256 {digest}")
-    for planned in plan.subjects:
-        path = f"{layout.subject_folder(planned.subject.key)}/{layout.SUBJECT}"
-        if path in found.kept and found.kept[path] != planned.subject.canonical():
-            yield Problem(path, "V09", "it is not the planned subject")
 
 
 def _judge(

@@ -16,9 +16,13 @@ MAX_KEPT_BYTES = 1 << 30  # What an audit holds in memory: documents and series 
 
 @dataclass
 class Contents:
-    """What lies in a run's folder: SHA-256 by path, the files that are judged, folders, and what was refused."""
+    """What lies in a run's folder: SHA-256 by path, the files that are judged, folders, and what was refused.
+
+    `sources` holds the BLAKE3 of every input, which is what a module names its fragments by.
+    """
 
     digests: dict[str, str] = field(default_factory=dict)
+    sources: set[str] = field(default_factory=set)
     kept: dict[str, bytes] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
@@ -53,6 +57,8 @@ def read(at: int) -> Contents:
         else:
             contents.digests[item.path] = hashlib.sha256(item.data).hexdigest()
             contents.sizes[item.path] = len(item.data)
+            if item.path.startswith(layout.INPUTS):
+                contents.sources.add(content(item.data))
             for problem in _wrong_name(item):
                 contents.add(problem)
             if layout.is_judged(item.path):

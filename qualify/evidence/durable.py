@@ -105,19 +105,22 @@ class Writer:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Finish a file before Ctrl-C is heard, so that no half of one is on record; then it is heard."""
-    heard: list[tuple[int, FrameType | None]] = []
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
+    """Finish a file before Ctrl-C or SIGTERM is heard, so that no half of one is on record; then it is heard."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python runs signal handlers in the main thread only.
         return
-    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    heard: list[tuple[int, FrameType | None]] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
+    for wanted in handlers:
+        signal.signal(wanted, lambda number, frame: heard.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if heard:
-            before(*heard[0])
+        for wanted, handler in handlers.items():
+            signal.signal(wanted, handler)
+        for number, frame in heard[:1]:
+            handlers[signal.Signals(number)](number, frame)
 
 
 def _write_all(handle: int, data: bytes) -> None:

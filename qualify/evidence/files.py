@@ -77,15 +77,12 @@ def names(at: int, path: str) -> list[os.DirEntry[str]]:
     return sorted(found, key=lambda entry: entry.name)
 
 
-def read_file(at: int, name: str, path: str, limit_bytes: int, device: int | None = None) -> bytes:
-    """The bytes of a regular file with one link, on the folder's own device. Raises ProblemError for anything else.
-
-    `device` is the number of that device where the caller knows it.
-    """
+def read_file(at: int, name: str, path: str, limit_bytes: int) -> bytes:
+    """The bytes of a regular file with one link and no more than a cap. Raises ProblemError for anything else."""
     handle = _open(name, path, _FILE, at)
     try:
         before = os.fstat(handle)
-        _check_regular(before, path, os.fstat(at).st_dev if device is None else device, limit_bytes)
+        _check_regular(before, path, limit_bytes)
         data = _read(handle, before.st_size)
         after = os.fstat(handle)
     except OSError as error:
@@ -102,15 +99,14 @@ def scan(at: int, limit_of: Callable[[str], int | None]) -> Iterator[File | Fold
 
     `limit_of` tells the most bytes that a path may have; None for a path that has no business there.
     """
-    yield from _Scan(limit_of, os.fstat(at).st_dev).folder(at, "")
+    yield from _Scan(limit_of).folder(at, "")
 
 
 class _Scan:
     """One walk, with what it may still read."""
 
-    def __init__(self, limit_of: Callable[[str], int | None], device: int) -> None:
+    def __init__(self, limit_of: Callable[[str], int | None]) -> None:
         self._limit_of = limit_of
-        self._device = device
         self._bytes_left = MAX_RUN_BYTES
         self._entries_left = MAX_ENTRIES
 
@@ -151,7 +147,7 @@ class _Scan:
         limit_bytes = self._limit_of(path)
         if limit_bytes is None:
             raise ProblemError("S01", path, "no run has a file of this name")
-        data = read_file(at, name, path, min(limit_bytes, self._bytes_left), self._device)
+        data = read_file(at, name, path, min(limit_bytes, self._bytes_left))
         self._bytes_left -= len(data)
         return File(path, data)
 
@@ -170,11 +166,9 @@ def _same_device(handle: int, at: int, path: str) -> None:
         raise ProblemError("P07", path, "another file system is mounted here")
 
 
-def _check_regular(status: os.stat_result, path: str, device: int, limit_bytes: int) -> None:
+def _check_regular(status: os.stat_result, path: str, limit_bytes: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         _refuse_type(status.st_mode, path)
-    if status.st_dev != device:
-        raise ProblemError("P07", path, "another file system is mounted here")
     if status.st_nlink != 1:
         raise ProblemError("P04", path, f"expected one hard link, got {status.st_nlink}")
     if status.st_size > limit_bytes:

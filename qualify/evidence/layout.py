@@ -14,6 +14,7 @@ PLAN = "plan.json"
 RECORD = "run.json"
 VERDICT = "verdict.json"
 SUBJECT = "subject.json"
+INPUTS = "inputs/"
 #: Folders of a store. `heads` is a cache and `staging` what is being written: neither is ever evidence.
 OPENED, RUNS, WITHDRAWN, STAGING, HEADS = "opened", "runs", "withdrawn", "staging", "heads"
 
@@ -40,7 +41,7 @@ _LIMITS = {
     "manifest": MAX_MANIFEST_BYTES,
     "signature": MAX_SIGNATURE_BYTES,
 }
-_NOT_JUDGED = ("inputs/", "objects/", "telemetry/")
+_NOT_JUDGED = (INPUTS, "objects/", "telemetry/")
 _OBJECT = re.compile(r"objects/([0-9a-f]{64})\.[a-z0-9.]{1,32}")
 
 
@@ -52,7 +53,12 @@ def limit_of(path: str) -> int | None:
 
 def is_judged(path: str) -> bool:
     """Whether a verdict depends on the file's content, so that an auditor keeps it in memory."""
-    return not path.startswith(_NOT_JUDGED)
+    return is_module(path) or not path.startswith(_NOT_JUDGED)
+
+
+def is_module(path: str) -> bool:
+    """Whether the file is a module's document, `objects/<BLAKE3>.module.json`: what an identity is the key of."""
+    return path.startswith("objects/") and path.endswith(".module.json")
 
 
 def is_attached(path: str) -> bool:
@@ -84,7 +90,7 @@ def series_path(key: tuple[str, str], gate: str, name: str) -> str:
 
 def input_path(path: str) -> str:
     """A workspace file that the run read, kept for people and for its digest."""
-    return f"inputs/{path}"
+    return f"{INPUTS}{path}"
 
 
 def named_series(measurement: Measurement) -> tuple[SeriesRef, ...]:

@@ -164,6 +164,10 @@ class StagedRun:
         Raises EvidenceError if the audit does not verify, RigError if it cannot be written; the run then stays in
         staging/, and its plan stays on record.
         """
+        with interrupts_held():
+            return self._seal(record, gates)
+
+    def _seal(self, record: RunRecord, gates: Mapping[str, Rules]) -> Path:
         self._write(layout.RECORD, record.canonical())
         found = contents.read(self._at)
         judged = rejudge(self.plan, record, found.kept, gates)

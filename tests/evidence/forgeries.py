@@ -16,7 +16,7 @@ from qualify.evidence import layout
 from qualify.evidence.manifest import MANIFEST
 from qualify.model import Json, canonical_bytes
 from tests.evidence.attacks import ATTACKS, NEWEST, OLDER, Attack, Victim, attack, file_renamed, verdict_edited
-from tests.evidence.small import SERIES, SIZE, SPEED, edit, rederive, rehash, speed_of
+from tests.evidence.small import SERIES, SIZE, SPEED, edit, module, module_path, rederive, rehash, speed_of
 
 
 def _manifest(change: Callable[[bytes], bytes]) -> Callable[[Victim], None]:
@@ -174,6 +174,28 @@ def input_edited_and_rehashed(victim: Victim) -> None:
 @attack("V08")
 def object_under_another_name(victim: Victim) -> None:
     file_renamed(victim)
+    rehash(victim.run)
+
+
+@attack("V08")
+def module_of_other_sources(victim: Victim) -> None:
+    """Source and plan agree; the module's identity stands for another source."""
+    source = b"not what was compiled\n"
+    (victim.run / "inputs/cohorts/add/add.k").write_bytes(source)
+    digest = hashlib.sha256(source).hexdigest()
+    _replan(victim, lambda plan: plan["inputs_sha256"].update({"cohorts/add/add.k": digest}))
+
+
+@attack("V08")
+def module_missing(victim: Victim) -> None:
+    (victim.run / module_path("fast")).unlink()
+    rehash(victim.run)
+
+
+@attack("V08")
+def module_of_no_route(victim: Victim) -> None:
+    data = module("slow").canonical()
+    (victim.run / module_path("slow")).write_bytes(data)
     rehash(victim.run)
 
 

@@ -8,15 +8,14 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from blake3 import blake3
-
-from qualify.contract import Arm, Cell, Kernel, Numeric, Timing
+from qualify.contract import Arm, Cell, FragmentRef, Kernel, Module, Numeric, Timing
 from qualify.domain import Domain, Limits
 from qualify.evidence import layout, manifest
 from qualify.evidence.durable import silent
 from qualify.evidence.rejudge import rejudge
 from qualify.evidence.store import StagedRun, Store
 from qualify.gate import Facts, Measurement, Rule, Series, SeriesRef, Settings, at_least, at_most
+from qualify.identity import content, identify
 from qualify.judgement import JUDGEMENT, Rules
 from qualify.model import Json, canonical_bytes
 from qualify.plan import Node, Plan, Planned, RunRecord
@@ -24,9 +23,13 @@ from qualify.subject import Subject
 from qualify.verdict import Check
 
 SEED = bytes(range(32))
-INPUTS = {"pipelines.yaml": b"gates: {}\n", "cohorts/add/cohort.yaml": b"operation: add\n"}
+INPUTS = {
+    "pipelines.yaml": b"gates: {}\n",
+    "cohorts/add/cohort.yaml": b"operation: add\n",
+    "cohorts/add/add.k": b"every route is this\n",
+}
 OBJECT = b"object code"
-OBJECT_PATH = f"objects/{blake3(OBJECT).hexdigest()}.bin"
+OBJECT_PATH = f"objects/{content(OBJECT)}.bin"
 RUN = "20260101T000000Z-add-simulated-1.0--virtual-00000000"
 LIMIT_BYTES = 100
 
@@ -70,12 +73,32 @@ GATES: Mapping[str, Rules] = {
 }
 
 
+def module(route: str) -> Module:
+    """The module of a route: one fragment for all, told apart by a define."""
+    return Module(
+        frontend="simulated",
+        runtime="simulated",
+        fragments=(FragmentRef(path="add/add.k", blake3=content(INPUTS["cohorts/add/add.k"])),),
+        options=(),
+        defines={"ROUTE": route},
+        launches=(),
+        arguments=(),
+        target="virtual",
+        toolkit_build="1.0.0",
+    )
+
+
+def module_path(route: str) -> str:
+    """Where the run keeps the module's document."""
+    return f"objects/{content(module(route).canonical())}.module.json"
+
+
 def subject(route: str, cell: str = "f32-7") -> Subject:
     """A subject of the small operation; the route `plain` is its plain."""
 
     def arm(name: str) -> Arm:
         kernel = Kernel(symbol=name, grid=(1, 1, 1), block=(1, 1, 1))
-        return Arm(route=name, identity=blake3(name.encode()).hexdigest(), launches=(kernel,))
+        return Arm(route=name, identity=identify("module", module(name)), launches=(kernel,))
 
     return Subject(
         operation="add",
@@ -166,6 +189,7 @@ TIMES = struct.pack("<3q", 5, 6, 7)
 def measure(staged: StagedRun) -> None:
     """Record everything that a small run measures."""
     for route in SIZES:
+        staged.attach(module_path(route), module(route).canonical())
         staged.record(subject(route), size_of(route), {})
     fast = subject("fast")
     staged.attach(OBJECT_PATH, OBJECT)

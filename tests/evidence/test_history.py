@@ -80,8 +80,8 @@ def test_merging_is_commutative_associative_and_idempotent(
     assert bool(merged[0].heads) == bool(merged[0].entries)
 
 
-def test_a_head_is_what_no_plan_names(tmp_path: Path) -> None:
-    root = tmp_path / "evidence"
+def test_a_head_is_what_no_plan_names(memory_path: Path) -> None:
+    root = memory_path / "evidence"
     store = Store(root)
     assert store.heads() == ()
     first = write_run(root, "run-1")
@@ -103,8 +103,8 @@ def test_a_head_is_what_no_plan_names(tmp_path: Path) -> None:
     assert verify_store(root, GATES).outcome == "verified"
 
 
-def test_a_later_store_merges_with_an_earlier_branch_of_itself(tmp_path: Path) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+def test_a_later_store_merges_with_an_earlier_branch_of_itself(memory_path: Path) -> None:
+    ours, theirs = memory_path / "ours", memory_path / "theirs"
     write_run(ours, "run-1")
     shutil.copytree(ours, theirs)
     write_run(ours, "run-2")
@@ -119,8 +119,8 @@ def test_a_later_store_merges_with_an_earlier_branch_of_itself(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("lost", ["opened/run-1.json", f"runs/run-1/{MANIFEST}"])
-def test_a_store_that_lost_a_record_takes_no_new_plan(lost: str, tmp_path: Path) -> None:
-    root = tmp_path / "evidence"
+def test_a_store_that_lost_a_record_takes_no_new_plan(lost: str, memory_path: Path) -> None:
+    root = memory_path / "evidence"
     write_run(root, "run-1")
     write_run(root, "run-2")
     (root / lost).unlink()

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tests.evidence.small import (
     SIZES,
     TIMES,
     measure,
+    module_path,
     plan,
     run_record,
     size_of,
@@ -40,8 +41,8 @@ from tests.evidence.small import (
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "evidence"
+def root(memory_path: Path) -> Path:
+    return memory_path / "evidence"
 
 
 @pytest.fixture
@@ -58,7 +59,8 @@ def test_a_sealed_run_has_the_files_of_its_plan_and_no_others(root: Path) -> Non
     subjects = {f"subjects/f32-7/{route}/{name}.json" for route in SIZES for name in ("subject", "size")}
     speed = {f"subjects/f32-7/{name}" for name in ("fast/speed.json", "fast/speed.times.i64le", "large/speed.json")}
     inputs = {f"inputs/{path}" for path in INPUTS}
-    inside = {"plan.json", "run.json", "verdict.json", MANIFEST, OBJECT_PATH, *subjects, *speed, *inputs}
+    objects = {OBJECT_PATH, *(module_path(route) for route in SIZES)}
+    inside = {"plan.json", "run.json", "verdict.json", MANIFEST, *objects, *subjects, *speed, *inputs}
     assert files(root) == {f"opened/{RUN}.json", *(f"runs/{RUN}/{path}" for path in inside)}
     assert (root / f"opened/{RUN}.json").read_bytes() == (root / f"runs/{RUN}/plan.json").read_bytes()
 
@@ -242,16 +244,38 @@ def test_a_store_behind_a_link_is_not_written(name: str, tmp_path: Path) -> None
     assert not files(tmp_path)
 
 
-def test_an_interrupt_is_heard_after_the_file_that_is_being_written(root: Path) -> None:
-    def interrupt(operation: str) -> None:
-        if operation == f"before write staging/{RUN}/subjects/f32-7/fast/size.json":
-            signal.raise_signal(signal.SIGINT)
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+def stop(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal that raises KeyboardInterrupt, as a command hears both."""
+    before = signal.signal(request.param, signal.default_int_handler)
+    yield request.param
+    signal.signal(request.param, before)
 
-    staged = Store(root, announce=interrupt).open(plan(), INPUTS)
+
+def stopping(number: signal.Signals, moment: str) -> Callable[[str], None]:
+    """An announcement that raises a signal at one moment."""
+
+    def announce(operation: str) -> None:
+        if operation == moment:
+            signal.raise_signal(number)
+
+    return announce
+
+
+def test_an_interrupt_is_heard_after_the_file_that_is_being_written(root: Path, stop: signal.Signals) -> None:
+    moment = f"before write staging/{RUN}/subjects/f32-7/fast/size.json"
+    staged = Store(root, announce=stopping(stop, moment)).open(plan(), INPUTS)
     with pytest.raises(KeyboardInterrupt):
         staged.record(subject("fast"), size_of("fast"), {})
     absent = Measurement(gate="size", rule=1, state="not-run", reason="interrupted")
     assert staged.record(subject("fast"), absent, {}) == size_of("fast")
+
+
+def test_an_interrupt_while_sealing_is_heard_when_the_run_is_whole(root: Path, stop: signal.Signals) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        write_run(root, announce=stopping(stop, f"before write staging/{RUN}/verdict.json"))
+    audit = verify_store(root, GATES)
+    assert (audit.outcome, len(audit.runs)) == ("verified", 1)
 
 
 def test_a_run_id_tells_the_story_in_the_alphabet_of_paths() -> None:
