@@ -13,6 +13,7 @@ from qualify.elements import DTYPES
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, at_most, holds
 from qualify.model import Document, Hex64
 from qualify.objectcode import Built, Entry, Parameter
+from qualify.ptx import Variable
 from qualify.subject import Subject
 from qualify.verdict import Check, Note
 
@@ -21,7 +22,7 @@ _ALWAYS = frozenset({"builds", "object", "symbols", "entries", "parameter_count"
 _BY_RUNTIME: Mapping[str, frozenset[str]] = {
     "opencl": frozenset({"parameter_types", "parameter_spaces"}),
     "simulated": frozenset({"parameter_types", "parameter_spaces"}),
-    "cuda": frozenset({"parameter_layout"}),
+    "cuda": frozenset({"parameter_layout", "device_state", "undefined", "special_registers"}),
 }
 #: OpenCL C names for the element types; where OpenCL has no such type, the integer of its size stands for its bits.
 _TYPE_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -42,13 +43,19 @@ _LINE_CHARS = 160
 
 
 class Compiled(Document):
-    """What the compiler made of an arm: the log's start and end, the entries, the object."""
+    """What the compiler made of an arm: the log's start and end, the entries, the object and what it can keep or read.
+
+    The last three are None where objects do not tell.
+    """
 
     state: Literal["built", "refused"]
     log: str
     entries: tuple[Entry, ...]
     object_blake3: Hex64 | None
     object_bytes: int | None
+    device_state: tuple[Variable, ...] | None
+    undefined: tuple[str, ...] | None
+    special_registers: tuple[str, ...] | None
 
 
 class CompileFacts(Facts):
@@ -81,6 +88,7 @@ def judge(subject: Subject, facts: CompileFacts, series: Series, settings: Compi
         named = None if found.object_blake3 is None else found.object_bytes
         yield at_least("object", named, 1, "bytes")
         yield from _entries(subject, found.entries)
+        yield from _stateless(subject, found)
         yield from _limits(subject, found.entries, settings)
         yield from _notes(subject, facts)
     warnings = [line for line in found.log.splitlines() if "warning" in line.lower()]
@@ -195,6 +203,18 @@ def _layout(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Paramet
             yield got, False
 
 
+def _stateless(subject: Subject, found: Compiled) -> Iterator[Check]:
+    """Nothing by which one launch can leave something for the next, or tell one launch from another."""
+    state = None if found.device_state is None else tuple(variable.name for variable in found.device_state)
+    for name, names, want in (
+        ("device_state", state, "no variable in device memory"),
+        ("undefined", found.undefined, "no symbol that something else must bring"),
+        ("special_registers", found.special_registers, "no clock, timer or grid number is read"),
+    ):
+        if name in _BY_RUNTIME[subject.domain.runtime]:
+            yield holds(name, None if names is None else _list(list(names), "none"), want, not names)
+
+
 # Figures -------------------------------------------------------------------------------------------------------------
 
 
@@ -252,6 +272,9 @@ FIXES = {
     "parameter_types": "declare the contract's element types, in the ABI's order and without typedefs",
     "parameter_spaces": "pass buffers as global pointers and scalars by value",
     "parameter_layout": "declare parameters of the contract's sizes, in the ABI's order",
+    "device_state": "keep nothing in device variables; pass a scratch buffer",
+    "undefined": "call no malloc, printf, assert or device launch; define what the kernel calls in its fragments",
+    "special_registers": "read no clock, timer or grid number; results must not depend on when a launch is",
     "registers": "use fewer registers, or raise the setting",
     "spill_bytes": "spill less, or raise the setting",
     "stack_bytes": "use less stack, or raise the setting",
@@ -283,4 +306,7 @@ def _compiled(built: Built) -> Compiled:
         entries=built.entries,
         object_blake3=built.object_blake3,
         object_bytes=built.object_bytes,
+        device_state=built.device_state,
+        undefined=built.undefined,
+        special_registers=built.special_registers,
     )

@@ -268,7 +268,7 @@ class DigestGate(Gate[DigestFacts, DigestSettings]):
 
     def measure(self, subject: Subject, bench: Bench, settings: DigestSettings) -> DigestFacts:
         """The candidate alone in two fresh workers, and only then the incumbent in a third (R9.2)."""
-        seed = bench.seed("/".join(("digest", *subject.key)))
+        seed = bench.seed("digest")
         found: dict[str, _Seen] = {}
         with bench.session(subject, "candidate") as session:
             runner = _Runner(subject, session, seed, settings, zones=0)

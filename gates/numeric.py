@@ -197,7 +197,7 @@ class NumericGate(Gate[NumericFacts, NumericSettings]):
 
     def measure(self, subject: Subject, bench: Bench, settings: NumericSettings) -> NumericFacts:
         """The candidate's outputs, then the incumbent's, then the exact ones; each in a worker of its own."""
-        seed = bench.seed("/".join(("numeric", *subject.key)))
+        seed = bench.seed("numeric")
         candidate = _outputs(subject, bench, "candidate", seed, settings)
         incumbent = None if subject.role == "plain" else _outputs(subject, bench, "incumbent", seed, settings)
         beside = []

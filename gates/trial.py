@@ -282,7 +282,7 @@ class TrialGate(Gate[TrialFacts, TrialSettings]):
 
     def measure(self, subject: Subject, bench: Bench, settings: TrialSettings) -> TrialFacts:
         """A probe for the pace, then one session on as many sets as the pace needs."""
-        seed = bench.seed("/".join(("trial", *subject.key)))
+        seed = bench.seed("trial")
         flush = program.flush_bytes(subject)
         if flush is None or not _fits(subject, Pace(1, LEAST_UNITS, flush)):
             return TrialFacts(flush_bytes=flush)

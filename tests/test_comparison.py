@@ -50,7 +50,9 @@ def test_whole_arrays_agree_with_one_element_at_a_time(case: tuple[str, list[int
     shape = (len(exact),) if one_row else (len(exact), 1)
     found = compare(bits_of(bits, dtype), oracle(f64(*exact), "float64", dtype, shape))
     finite = [abs(value) for value in exact if math.isfinite(value)]
-    scales = [max(finite, default=0.0)] * len(exact) if one_row else [abs(v) if math.isfinite(v) else 0 for v in exact]
+    scales = (
+        [max(finite, default=0.0)] * len(exact) if one_row else [abs(v) if math.isfinite(v) else 0.0 for v in exact]
+    )
     each = [element(i, b, e, s, dtype) for i, (b, e, s) in enumerate(zip(bits, exact, scales, strict=True))]
     assert found.other_class == sum(not right_class(one, dtype) for one in each)
     assert found.by_distance == sum(one.error is not None for one in each)

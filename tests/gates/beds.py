@@ -1,0 +1,145 @@
+"""A rig and subjects made of source text, measured by gates through real workers."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from gates import GATES
+from qualify.bench import Rig
+from qualify.contract import Argument, Arm, Composed, FragmentRef, Launch, Module, ReferenceSource
+from qualify.domain import Domain, Runtime
+from qualify.gate import Measurement, WorkerLost
+from qualify.identity import content, identify
+from qualify.judgement import decide, rules_of
+from qualify.plan import Node
+from qualify.subject import Subject
+from qualify.verdict import Verdict
+from tests.gates.build import arguments, kernel, subject
+
+#: Exact for float32 inputs, whose sums float64 nearly always holds.
+REFERENCE = b"def add(cell, inputs):\n    return {'y': inputs['a'] + inputs['b']}\n"
+SEED = bytes(range(32))
+
+
+def script(does: str = "add", **more: Any) -> bytes:
+    """A simulated kernel `add`."""
+    return json.dumps({"entries": {"add": {"does": does, **more}}}).encode()
+
+
+def opencl(body: str = "if (i < n) y[i] = a[i] + b[i];", head: str | None = None) -> bytes:
+    """OpenCL C of a kernel `add`; `i` is the global id."""
+    usual = "__global float *y, __global const float *a, __global const float *b, int n"
+    return f"__kernel void add({head or usual}) {{ int i = get_global_id(0); {body} }}\n".encode()
+
+
+HONEST = {"simulated": script(), "opencl": opencl()}
+
+
+@dataclass
+class Measured:
+    """What the engine would record of one gate on one subject, and the verdict on it."""
+
+    measurement: Measurement
+    series: Mapping[str, bytes]
+    verdict: Verdict
+    settings: Any
+
+    def values(self, name: str) -> Sequence[int]:
+        """A series."""
+        data = self.series[name]
+        return struct.unpack(f"<{len(data) // 8}q", data)
+
+
+@dataclass
+class Bed:
+    """A rig with the modules of its subjects."""
+
+    rig: Rig
+    runtime: Runtime
+    modules: dict[str, Composed] = field(default_factory=dict)
+
+    def arm(self, route: str, text: bytes, launches: tuple[Launch, ...], passed: tuple[Argument, ...]) -> Arm:
+        """A route of one fragment, known to the rig."""
+        module = Module(
+            frontend=self.runtime,
+            runtime=self.runtime,
+            fragments=(FragmentRef(path="op/k.h", blake3=content(text)),),
+            options=(),
+            defines={},
+            launches=launches,
+            arguments=passed,
+            target=self.rig.domain_arch,
+            toolkit_build=self.rig.toolkit_build,
+        )
+        identity = identify("module", module)
+        self.modules[identity] = Composed(module, identity, {"op/k.h": text})
+        return Arm(route=route, identity=identity, launches=launches)
+
+    def subject(
+        self,
+        candidate: bytes,
+        incumbent: bytes | None = None,
+        *,
+        n: int = 1000,
+        launches: tuple[Launch, ...] | None = None,
+        passed: tuple[Argument, ...] | None = None,
+        **changes: Any,
+    ) -> Subject:
+        """A candidate beside the honest route, y = a + b over n elements."""
+        passed = passed or arguments(n)
+        usual = launches or (kernel(grid=-(-n // 100)),)
+        toolkit = "simulated-1.0" if self.runtime == "simulated" else "pocl-3.0"
+        plain = self.arm("plain", HONEST[self.runtime] if incumbent is None else incumbent, usual, passed)
+        return subject(
+            **{
+                "domain": Domain(toolkit=toolkit, arch=self.rig.domain_arch),
+                "arguments": passed,
+                "candidate": self.arm("candidate", candidate, usual, passed),
+                "incumbent": plain,
+                "limits": self.rig.limits,
+                **changes,
+            }
+        )
+
+    def plain(self, text: bytes | None = None, **changes: Any) -> Subject:
+        """A plain route as a subject: it is its own incumbent."""
+        about = self.subject(HONEST[self.runtime] if text is None else text, **changes)
+        return about.model_copy(update={"role": "plain", "incumbent": about.candidate})
+
+    def judge(self, gate: str, about: Subject, reference: bytes = REFERENCE, **settings: Any) -> Measured:
+        """Measure and decide as the engine does."""
+        source = ReferenceSource(path="op/reference.py", code=reference, function="add")
+        self.rig.supply(self.modules, source, SEED)
+        rule = GATES[gate].rule
+        chosen = rule.settings(**settings)
+        bench = self.rig.bench(about, {})
+        try:
+            facts = GATES[gate].measure(about, bench, chosen).model_dump(mode="json")
+            measurement = Measurement(gate=gate, rule=rule.number, state="measured", facts=facts)
+        except WorkerLost as loss:
+            measurement = Measurement(gate=gate, rule=rule.number, state="lost", loss=loss.loss)
+        node = Node(
+            gate=gate,
+            rule=rule.number,
+            runs_on=GATES[gate].runs_on,
+            settings=chosen.model_dump(mode="json"),
+            needs=(),
+            cost_s="1",
+            source_blake3="0" * 64,
+        )
+        measurement = Measurement.parse(measurement.canonical())
+        series = dict(bench.series_data) if measurement.state == "measured" else {}
+        verdict = decide(node, about, measurement, series, rules_of(GATES[gate]))
+        return Measured(measurement, series, verdict, node.settings)
+
+
+@contextmanager
+def bed(runtime: Runtime) -> Iterator[Bed]:
+    """The virtual board or PoCL, ended with all its workers."""
+    with Rig.open("simulated-1.0" if runtime == "simulated" else "pocl-3.0") as rig:
+        yield Bed(rig, runtime)

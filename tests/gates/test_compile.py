@@ -1,0 +1,215 @@
+"""Gate compile: entry points that take what the contract passes, and the nearest that do not."""
+
+from typing import Any
+
+import pytest
+
+from gates.compile import Compiled, CompileFacts
+from qualify.contract import Argument
+from qualify.objectcode import Entry, Parameter
+from qualify.ptx import Variable
+from tests.gates.beds import Bed, opencl, script
+from tests.gates.build import arguments, arm, buffer, check, kernel, not_held, subject, verdict
+
+POINTER: dict[str, Any] = {"kind": "pointer", "address_space": "global"}
+VALUE: dict[str, Any] = {"kind": "value", "address_space": "private"}
+PARAMETERS = (
+    Parameter(name="y", type_name="float*", **POINTER),
+    Parameter(name="a", type_name="float*", **POINTER),
+    Parameter(name="b", type_name="float*", **POINTER),
+    Parameter(name="n", type_name="int", **VALUE),
+)
+
+
+def entry(symbol: str = "add", parameters: tuple[Parameter, ...] | None = PARAMETERS, **figures: Any) -> Entry:
+    return Entry(symbol=symbol, parameters=parameters, **figures)
+
+
+def facts(*entries: Entry, incumbent: tuple[Entry, ...] = (), **changes: Any) -> CompileFacts:
+    whole: dict[str, Any] = {
+        "state": "built",
+        "log": "",
+        "entries": entries,
+        "object_blake3": "cd" * 32,
+        "object_bytes": 99,
+    }
+    whole |= dict.fromkeys(("device_state", "undefined", "special_registers"))
+    return CompileFacts(candidate=Compiled(**{**whole, **changes}), incumbent=incumbent)
+
+
+def changed(index: int, **fields: Any) -> CompileFacts:
+    parameters = list(PARAMETERS)
+    parameters[index] = parameters[index].model_copy(update=fields)
+    return facts(entry(parameters=tuple(parameters)))
+
+
+@pytest.mark.parametrize("toolkit", ["simulated-1.0", "pocl-3.0"])
+def test_the_contracts_parameters_pass(toolkit: str) -> None:
+    assert not not_held(verdict("compile", subject(toolkit), facts(entry())))
+
+
+@pytest.mark.parametrize(
+    ("found", "closed"),
+    [
+        (changed(0, type_name="int*"), {"parameter_types": False}),
+        (changed(3, type_name="long"), {"parameter_types": False}),
+        (changed(3, type_name="uint"), {"parameter_types": False}),
+        (changed(3, type_name="int2"), {"parameter_types": None}),
+        (changed(0, type_name="float"), {"parameter_types": False}),
+        (changed(0, type_name="real*"), {"parameter_types": None}),
+        (changed(0, type_name="float3*"), {"parameter_types": None}),
+        (changed(0, type_name=None), {"parameter_types": None}),
+        (changed(0, address_space="constant"), {"parameter_spaces": False}),
+        (changed(1, address_space="local"), {"parameter_spaces": False}),
+        (changed(1, kind=None), {"parameter_spaces": None}),
+        (changed(3, kind="pointer"), {"parameter_spaces": False}),
+        (facts(entry(parameters=PARAMETERS[:3])), {"parameter_count": False}),
+        (facts(entry(parameters=(*PARAMETERS, PARAMETERS[3]))), {"parameter_count": False}),
+        (
+            facts(entry(parameters=None)),
+            {"parameter_count": None, "parameter_types": None, "parameter_spaces": None},
+        ),
+        (facts(entry(), entry("spare")), {"entries": False}),
+        (facts(entry(), entry()), {"symbols": False}),
+        (facts(entry(), object_bytes=0), {"object": False}),
+        (facts(entry(), object_blake3=None), {"object": None}),
+    ],
+)
+def test_the_nearest_parameters_that_close(found: CompileFacts, closed: dict[str, bool | None]) -> None:
+    assert not_held(verdict("compile", subject("pocl-3.0"), found)) == closed
+
+
+def test_vectors_of_the_element_type_and_constant_inputs_are_the_contracts_own() -> None:
+    assert not not_held(verdict("compile", subject("pocl-3.0"), changed(0, type_name="float4*")))
+    assert not not_held(verdict("compile", subject("pocl-3.0"), changed(1, address_space="constant")))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "good", "bad"),
+    [
+        ("float16", "half*", "float*"),
+        ("bfloat16", "ushort*", "half*"),
+        ("float64", "double2*", "float*"),
+        ("uint8", "uchar16*", "char*"),
+        ("int64", "long*", "ulong*"),
+        ("uint32", "unsigned int*", "int*"),
+        ("float8_e4m3", "uchar*", "char*"),
+    ],
+)
+def test_type_names(dtype: str, good: str, bad: str) -> None:
+    about = subject("pocl-3.0", arguments=(buffer("y", "output", dtype=dtype),))
+    for name, holds in ((good, True), (bad, False)):
+        found = facts(entry(parameters=(Parameter(type_name=name, **POINTER),)))
+        assert check(verdict("compile", about, found), "parameter_types").holds is holds
+
+
+def test_a_kernel_is_compared_with_the_arguments_that_its_launch_passes() -> None:
+    about = subject(candidate=arm("two", kernel(), kernel("sum", arguments=("n", "y"))))
+    second = entry("sum", (PARAMETERS[3], PARAMETERS[0]))
+    assert not not_held(verdict("compile", about, facts(entry(), second)))
+    wrong = entry("sum", (PARAMETERS[0], PARAMETERS[3]))
+    assert set(not_held(verdict("compile", about, facts(entry(), wrong)))) == {"parameter_types", "parameter_spaces"}
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "places", "holds"),
+    [
+        (("int32", "int64"), ((0, 4), (8, 8)), True),
+        (("int32", "int64"), ((0, 4), (4, 8)), False),
+        (("int64", "int64"), ((0, 8), (8, 4)), False),
+        (("int32", "int64"), ((0, 4), (None, 8)), None),
+    ],
+)
+def test_a_cubin_shows_offsets_and_sizes(dtypes: Any, places: Any, holds: bool | None) -> None:
+    passed = tuple(Argument(name=f"s{i}", kind="scalar", dtype=dtype, value="1") for i, dtype in enumerate(dtypes))
+    found = facts(entry(parameters=tuple(Parameter(offset_bytes=at, size_bytes=size) for at, size in places)))
+    judged = verdict("compile", subject("cuda-13.2", arguments=passed), found)
+    assert check(judged, "parameter_layout").holds is holds
+    assert "parameter_types" not in {each.name for each in judged.checks}
+
+
+def test_a_cubin_keeps_nothing_and_reads_no_clock() -> None:
+    about = subject("cuda-13.2", arguments=arguments()[:1])
+    own = entry(parameters=(Parameter(offset_bytes=0, size_bytes=8),))
+    clean: dict[str, Any] = {"device_state": (), "undefined": (), "special_registers": ()}
+    assert not not_held(verdict("compile", about, facts(own, **clean)))
+    dirty = {
+        "device_state": (Variable(name="calls", size_bytes=4),),
+        "undefined": ("malloc",),
+        "special_registers": ("%gridid",),
+    }
+    for name, value in dirty.items():
+        assert not_held(verdict("compile", about, facts(own, **{**clean, name: value}))) == {name: False}
+        assert not_held(verdict("compile", about, facts(own, **{**clean, name: None}))) == {name: None}
+
+
+def test_figures_are_findings_until_a_setting_limits_them() -> None:
+    own = entry(registers_per_thread=40, spill_store_bytes=8, spill_load_bytes=4, shared_bytes=0)
+    found = facts(own, incumbent=(entry(registers_per_thread=32),))
+    judged = verdict("compile", subject(), found)
+    assert judged.outcome == "pass"
+    notes = {note.name: (note.got, note.says) for note in judged.notes}
+    assert notes["registers"] == ("add 40", "a thread; incumbent add 32")
+    assert notes["spill_bytes"] == ("add 12", "bytes a thread; incumbent not reported")
+    assert notes["stack_bytes"] == ("not reported", "bytes a thread; incumbent not reported")
+    limits = {"registers": 39, "spill_bytes": 12, "stack_bytes": 0, "shared_bytes": 0}
+    assert not_held(verdict("compile", subject(), found, settings=limits)) == {"registers": False, "stack_bytes": None}
+
+
+def test_a_refusal_shows_its_first_error_and_warnings_are_notes() -> None:
+    log = "k.cl:1:1: warning: unused\nk.cl:3:9: error: use of undeclared identifier 'z'\n"
+    found = verdict("compile", subject(), facts(state="refused", log=log, object_blake3=None, object_bytes=None))
+    assert found.outcome == "fail"
+    assert check(found, "builds").got == "k.cl:3:9: error: use of undeclared identifier 'z'"
+    assert [note.got for note in found.notes] == ["1 lines"]
+
+
+# Through compile workers ---------------------------------------------------------------------------------------------
+
+
+def test_a_scripted_kernel_compiles_and_a_script_that_is_not_closed_does_not(simulated: Bed) -> None:
+    assert simulated.judge("compile", simulated.subject(script())).verdict.outcome == "pass"
+    assert not_held(simulated.judge("compile", simulated.subject(script("magic"))).verdict)["builds"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        (opencl(), {}),
+        (
+            opencl(
+                "if (i < n / 4) y[i] = a[i] + b[i];",
+                "__global float4 *y, __constant float4 *a, __global float4 *b, int n",
+            ),
+            {},
+        ),
+        (
+            opencl("y[i] = n[i];", "__global float *y, __global float *a, __global int *n, float b"),
+            {"parameter_types": False},
+        ),
+        (opencl(head="__global float *y, __global float *a, __global float *b, long n"), {"parameter_types": False}),
+        (
+            opencl("y[i] = a[i] + b[i];", "__global float *y, __global float *a, __global float *b"),
+            {"parameter_count": False},
+        ),
+        (opencl(head="__global float *y, __local float *a, __global float *b, int n"), {"parameter_spaces": False}),
+        (opencl() + opencl().replace(b"add(", b"spare("), {"entries": False}),
+        (opencl().replace(b"add(", b"sum("), {"symbols": False, "entries": False, "parameter_count": None}),
+    ],
+)
+def test_opencl_kernels(pocl: Bed, text: bytes, closed: dict[str, bool | None]) -> None:
+    found = not_held(pocl.judge("compile", pocl.subject(text)).verdict)
+    assert {name: found.get(name, True) for name in closed} == closed
+    assert bool(found) is bool(closed)
+
+
+def test_a_megabyte_of_warnings_is_cut_and_closes_nothing(pocl: Bed) -> None:
+    text = opencl() + b"".join(b"int f%d(int x) { unsigned u = -1; if (x == u) return x; }\n" % i for i in range(3000))
+    found = pocl.judge("compile", pocl.subject(text))
+    assert found.verdict.outcome == "pass"
+    assert len(found.measurement.canonical()) < 1 << 18
+    assert "warnings" in {note.name for note in found.verdict.notes}
+
+
+def test_arguments_are_in_the_abis_order() -> None:
+    assert [argument.name for argument in arguments()] == ["y", "a", "b", "n"]

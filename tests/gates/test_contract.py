@@ -1,0 +1,106 @@
+"""Gate contract: what may be launched on this target, and the nearest things that may not."""
+
+from typing import Any
+
+import pytest
+
+from gates.contract import CHECKS, ContractFacts, ContractGate, ContractSettings
+from qualify.contract import Argument, Launch, Memset
+from qualify.subject import Subject
+from tests.gates.build import LIMITS, NoBench, arguments, arm, buffer, check, kernel, not_held, subject, verdict
+
+
+def judged(about: Subject) -> dict[str, bool | None]:
+    facts = ContractGate().measure(about, NoBench(), ContractSettings())
+    return not_held(verdict("contract", about, facts))
+
+
+def limits(**changes: Any) -> Any:
+    return LIMITS.model_copy(update=changes)
+
+
+def with_launch(*launches: Launch, **changes: Any) -> Subject:
+    return subject(candidate=arm("wide", *launches), **changes)
+
+
+@pytest.mark.parametrize("toolkit", ["simulated-1.0", "pocl-3.0", "cuda-13.2"])
+def test_a_plain_contract_passes_on_every_runtime(toolkit: str) -> None:
+    about = subject(toolkit)
+    assert not judged(about)
+    found = verdict("contract", about, ContractGate().measure(about, NoBench(), ContractSettings()))
+    assert {each.name for each in found.checks} == CHECKS
+
+
+@pytest.mark.parametrize(
+    ("about", "closed"),
+    [
+        (subject(candidate=arm(identity=None, error="wide.k:3: include of /etc/passwd")), {"composed": False}),
+        (subject(incumbent=arm("plain", identity=None)), {"incumbent": None}),
+        (with_launch(kernel(grid=0)), {"grid": False}),
+        (with_launch(kernel(grid=(1 << 30) + 1)), {"grid": False}),
+        (with_launch(kernel(block=0)), {"block": False}),
+        (with_launch(kernel(block=1025)), {"block": False}),
+        (with_launch(kernel(), kernel("second", grid=-1)), {"grid": False}),
+        (with_launch(kernel(shared_bytes=65537)), {"shared": False}),
+        (with_launch(kernel(shared_bytes=-1)), {"shared": False}),
+        (with_launch(kernel(shared_bytes=16), toolkit="pocl-3.0"), {"shared": False}),
+        (with_launch(kernel(cluster=(2, 1, 1))), {"extras": False}),
+        (with_launch(kernel(cooperative=True)), {"extras": False}),
+        (with_launch(kernel(arguments=("y", "c"))), {"arguments": False}),
+        (with_launch(kernel(), Memset(memset="z")), {"arguments": False}),
+        (with_launch(kernel(), Memset(memset="a")), {"arguments": False}),
+        (with_launch(Memset(memset="y")), {"launches": False}),
+        (subject(arguments=arguments(0)), {"shapes": False, "outputs": None}),
+        (subject(arguments=arguments(-3)), {"shapes": False, "outputs": None, "memory": None}),
+        (subject(arguments=arguments(dtype="float24")), {"dtypes": False, "memory": None}),
+        (subject(arguments=(*arguments(), buffer("s", "scratch", 1 << 38))), {"memory": False}),
+        (subject(arguments=(*arguments(), buffer("s", "scratch", 1 << 80))), {"memory": False}),
+        (
+            subject(arguments=(*arguments()[:3], Argument(name="n", kind="scalar", dtype="int32", value=str(1 << 31)))),
+            {"scalars": False},
+        ),
+        (subject(arguments=(*arguments()[:3], Argument(name="n", kind="scalar", dtype="int32"))), {"scalars": False}),
+        (
+            subject(arguments=tuple(a.model_copy(update={"align": 24}) for a in arguments())),
+            {"alignment": False, "memory": None},
+        ),
+        (subject(limits=limits(parameter_bytes=27)), {"parameters": False}),
+    ],
+)
+def test_the_nearest_things_that_may_not_be_launched(about: Subject, closed: dict[str, bool | None]) -> None:
+    assert judged(about) == closed
+
+
+@pytest.mark.parametrize(
+    ("about", "closed"),
+    [
+        (subject(limits=limits(block_threads=None)), {"block": None}),
+        (subject(limits=limits(block=None)), {"block": None}),
+        (subject("cuda-13.2", limits=limits(grid=None)), {"grid": None}),
+        (subject("pocl-3.0", limits=limits(grid=None)), {}),
+        (with_launch(kernel(shared_bytes=16), limits=limits(shared_bytes=None)), {"shared": None}),
+        (subject(limits=limits(shared_bytes=None, parameter_bytes=None, memory_bytes=None)), {}),
+        (
+            subject(arguments=(*arguments(), buffer("s", "scratch", 1 << 26)), limits=limits(memory_bytes=None)),
+            {"memory": None},
+        ),
+    ],
+)
+def test_an_unknown_limit_closes_where_it_matters(about: Subject, closed: dict[str, bool | None]) -> None:
+    assert judged(about) == closed
+
+
+def test_an_empty_cell_that_launches_nothing_is_inconclusive() -> None:
+    empty = arm("plain").model_copy(update={"launches": ()})
+    assert judged(subject(arguments=arguments(0), candidate=empty)) == {"outputs": None, "launches": None}
+
+
+def test_a_terabyte_of_scratch_says_how_much_it_needs() -> None:
+    about = subject(arguments=(*arguments(), buffer("s", "scratch", 1 << 38)))
+    found = verdict("contract", about, ContractGate().measure(about, NoBench(), ContractSettings()))
+    assert (check(found, "memory").got or "").startswith("1099511")
+
+
+def test_an_arena_smaller_than_its_buffers_is_no_measurement() -> None:
+    facts = ContractFacts(element_bits={"float32": 32, "int32": 32}, arena_bytes=100)
+    assert not_held(verdict("contract", subject(), facts)) == {"facts": None}
