@@ -14,6 +14,7 @@ from typing import Any
 
 from qualify.evidence import layout
 from qualify.evidence.manifest import MANIFEST
+from qualify.judgement import JUDGEMENT
 from qualify.model import Json, canonical_bytes
 from tests.evidence.attacks import ATTACKS, NEWEST, OLDER, Attack, Victim, attack, file_renamed, verdict_edited
 from tests.evidence.small import SERIES, SIZE, SPEED, edit, module, module_path, rederive, rehash, speed_of
@@ -146,6 +147,16 @@ def rule_of_the_future(victim: Victim) -> None:
     for path in victim.run.glob("subjects/*/*/s[ip]*.json"):
         path.write_bytes(path.read_bytes().replace(b'"rule":1', b'"rule":2'))
     rehash(victim.run)
+
+
+@attack("V07")
+def judgement_of_the_future(victim: Victim) -> None:
+    _replan(victim, lambda plan: plan.update(judgement=JUDGEMENT + 1))
+
+
+@attack("V07")
+def plan_of_the_future(victim: Victim) -> None:
+    _replan(victim, lambda plan: plan.update(format=2, news=1))
 
 
 @attack("V07")

@@ -1,15 +1,20 @@
 """Any byte of a run changed, any file of it dropped, renamed or copied: never verified."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from qualify.evidence import manifest
 from qualify.evidence.audit import verify_run
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import ProblemError
-from tests.evidence.small import GATES, write_run
+from qualify.model import canonical_bytes
+from tests.evidence.small import GATES, rehash, write_run
 
 FLIPS = 12  # Positions of each file; every byte of the manifest is flipped in a test of its own.
 
@@ -67,3 +72,47 @@ def test_no_dropped_renamed_or_copied_file_verifies(run: Path) -> None:
         assert verify_run(run, GATES).outcome == "bad", f"{path} dropped"
         path.write_bytes(data)
     assert verify_run(run, GATES).outcome == "verified"
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+HOSTILE = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def audited(run: Path, path: Path, data: bytes) -> str:
+    """The audit's outcome with other bytes in one file and a manifest that fits; puts everything back."""
+    before, sums = path.read_bytes(), (run / MANIFEST).read_bytes()
+    path.write_bytes(data)
+    if path.name != MANIFEST:
+        rehash(run)
+    try:
+        return verify_run(run, GATES).outcome
+    finally:
+        path.write_bytes(before)
+        (run / MANIFEST).write_bytes(sums)
+
+
+@HOSTILE
+@given(st.data())
+def test_any_bytes_in_a_judged_file_are_bad_and_never_an_exception(run: Path, data: st.DataObject) -> None:
+    judged = [path for path in paths(run) if path.suffix in (".json", ".i64le") or path.name == MANIFEST]
+    path = data.draw(st.sampled_from(judged))
+    assert audited(run, path, data.draw(st.binary(max_size=60))) == "bad", path
+
+
+@HOSTILE
+@given(st.data())
+def test_any_value_in_any_field_of_a_document_is_never_an_exception(run: Path, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from([path for path in paths(run) if path.suffix == ".json"]))
+    value = json.loads(path.read_bytes())
+    place = value
+    while True:
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        if not place[key] or not isinstance(place[key], dict | list) or data.draw(st.booleans()):
+            break
+        place = place[key]
+    place[key] = data.draw(JSON)
+    assert audited(run, path, canonical_bytes(value)) in ("verified", "bad", "unknown")
