@@ -32,8 +32,8 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def victim(sealed: Path, tmp_path: Path) -> Victim:
-    return Victim(Path(shutil.copytree(sealed, tmp_path / "evidence")))
+def victim(sealed: Path, memory_path: Path) -> Victim:
+    return Victim(Path(shutil.copytree(sealed, memory_path / "evidence")))
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
@@ -59,14 +59,24 @@ def test_an_untouched_store_verifies_and_says_what_that_is_worth(
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_an_attack_is_answered(attack: Attack, victim: Victim, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_attack_is_answered(attack: Attack, victim: Victim) -> None:
     attack.apply(victim)
     audit = verify_store(victim.root, GATES)
     assert attack.code in audit.codes, audit
     outcome = "unknown" if attack.code in UNKNOWN else "bad"
     assert (audit.outcome, audit.exit) == (outcome, Exit.INCONCLUSIVE if outcome == "unknown" else Exit.EVIDENCE), audit
-    assert report.print_store(victim.root, GATES) is audit.exit
-    assert f"  {attack.code} " in capsys.readouterr().out
+
+
+def test_a_report_names_every_problem(victim: Victim, capsys: pytest.CaptureFixture[str]) -> None:
+    (victim.run / "READ\x1bME").write_bytes(b"")
+    (victim.older / SIZE).unlink()
+    assert report.print_store(victim.root, GATES) is Exit.EVIDENCE
+    printed = capsys.readouterr().out
+    assert f"{NEWEST}: bad\n  N09 READ\\x1bME: " in printed
+    assert f"{OLDER}: bad\n  S03 {SIZE}: " in printed
+    assert "unanchored" not in printed
+    assert report.print_runs([victim.run, victim.older], GATES) is Exit.EVIDENCE
+    assert "history not checked" in capsys.readouterr().out
 
 
 def test_every_code_of_an_attack_is_a_code_and_names_are_told_apart() -> None:
