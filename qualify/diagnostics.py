@@ -29,6 +29,7 @@ Kind = Literal[
     "version",
     "option",
     "undefined",
+    "disagreement",
     "other",
 ]
 

@@ -50,9 +50,10 @@ class Built(Document):
     """The answer of a compile worker. A refusal is an answer too: state, log, no object.
 
     `target` is what the object says, with its suffix; `tool` what made it; `linked` is false for an object whose
-    resources a linker still decides. `device_state` is every variable in memory that a kernel can write and the next
-    launch can read; `undefined` the symbols that something else must bring; `special_registers` those that tell
-    launches apart. `findings` are what the tools said beside figures.
+    resources a linker still decides. `device_state` is every variable in memory that code of the module names, or
+    may name, so that one launch can leave something for the next; `idle_state_bytes` are those of variables that no
+    code names. `undefined` are symbols that something else must bring, `special_registers` those that tell launches
+    apart, `findings` what the tools said beside figures.
     """
 
     state: Literal["built", "refused"]
@@ -68,6 +69,7 @@ class Built(Document):
     tool: str | None = None
     linked: bool | None = None
     device_state: tuple[Variable, ...] | None = None
+    idle_state_bytes: int | None = None
     undefined: tuple[str, ...] | None = None
     special_registers: tuple[str, ...] | None = None
     findings: tuple[Finding, ...] = ()

@@ -39,10 +39,15 @@ _BOUNDS = re.compile(
 
 
 class Variable(Document):
-    """A variable in device memory; `size_bytes` is None where the declaration leaves it open."""
+    """A variable in device memory; `size_bytes` is None where the declaration leaves it open.
+
+    `named` tells whether a function or another variable of its module names it: headers of a toolkit bring hundreds
+    of constants that no code can reach.
+    """
 
     name: str
     size_bytes: int | None
+    named: bool | None = None
 
 
 class PtxEntry(Document):
@@ -89,12 +94,13 @@ def scan(text: str) -> Ptx:
     module = _Module()
     for header, body in _statements(visible):
         module.take(header, body)
+    state, constants = module.variables("global"), module.variables("const")
     return Ptx(
         version=version[1] if version else None,
         target=target[1] if target else None,
         entries=tuple(module.entries),
-        state=tuple(module.state),
-        constants=tuple(module.constants),
+        state=state,
+        constants=constants,
         undefined=tuple(name for name in dict.fromkeys(module.expected) if name not in module.defined),
         special_registers=_registers(text),
     )
@@ -106,21 +112,20 @@ def _registers(text: str) -> tuple[str, ...]:
 
 def _statements(text: str) -> Iterator[tuple[str, str | None]]:
     """Every statement at the module's level: its text, and its body when it is a function with one."""
-    depth, start, body_start, header = 0, 0, 0, ""
+    depth, start, opened = 0, 0, 0
     for match in re.finditer(r"[{};]", text):
         mark, at = match[0], match.start()
         if mark == "{":
-            if depth == 0:
-                header, body_start = text[start:at], at + 1
+            opened = at if depth == 0 else opened
             depth += 1
         elif mark == "}":
             depth = max(0, depth - 1)
-            if depth == 0 and _FUNCTION.search(header):  # Else an initialiser, which its `;` ends.
-                yield header, text[body_start:at]
-                start, header = at + 1, ""
+            if depth == 0 and _FUNCTION.search(text, start, opened):  # Else an initialiser, which its `;` ends.
+                yield text[start:opened], text[opened + 1 : at]
+                start = at + 1
         elif depth == 0:
-            yield header or text[start:at], None
-            start, header = at + 1, ""
+            yield text[start:at], None
+            start = at + 1
 
 
 class _Module:
@@ -128,10 +133,18 @@ class _Module:
 
     def __init__(self) -> None:
         self.entries: list[PtxEntry] = []
-        self.state: list[Variable] = []
-        self.constants: list[Variable] = []
         self.expected: list[str] = []
         self.defined: set[str] = set()
+        self._variables: list[tuple[str, Variable]] = []
+        self._words: set[str] = set()
+
+    def variables(self, space: str) -> tuple[Variable, ...]:
+        """The variables of a state space."""
+        return tuple(
+            variable.model_copy(update={"named": variable.name in self._words})
+            for held_in, variable in self._variables
+            if held_in == space
+        )
 
     def take(self, header: str, body: str | None) -> None:
         """One statement of the module."""
@@ -145,6 +158,7 @@ class _Module:
             self.expected.append(name)
             return
         self.defined.add(name)
+        self._words.update(_WORD.findall(body))
         if function[1] == "entry":
             self.entries.append(_entry(name, header, body))
         for inner in _INNER.findall(body):
@@ -155,12 +169,13 @@ class _Module:
         if space is None:
             return
         linkage = _LINKAGE.findall(header)
+        self._words.update(_WORD.findall(header.partition("=")[2]))
         for variable in _variables(header):
             if "extern" in linkage:
                 self.expected.append(variable.name)
                 continue
             self.defined.add(variable.name)
-            (self.state if space[1] == "global" else self.constants).append(variable)
+            self._variables.append((space[1], variable))
 
 
 def _variables(header: str) -> Iterator[Variable]:

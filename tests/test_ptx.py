@@ -81,14 +81,31 @@ def test_register_hints_belong_to_the_entry_that_has_them() -> None:
 )
 def test_device_memory_is_state(declaration: str, size: int | None) -> None:
     found = scan(HEAD + declaration + entry().replace(HEAD, ""))
-    assert found.state == (Variable(name="x", size_bytes=size),)
+    assert found.state == (Variable(name="x", size_bytes=size, named=False),)
     assert [item.symbol for item in found.entries] == ["k"]
 
 
 def test_state_inside_a_function_is_state() -> None:
     assert scan(entry(".global .u32 kept;\natom.global.add.u32 %r1, [kept], 1;")).state == (
-        Variable(name="kept", size_bytes=4),
+        Variable(name="kept", size_bytes=4, named=True),
     )
+
+
+@pytest.mark.parametrize(
+    ("rest", "named"),
+    [
+        (entry("mov.u64 %rd1, x;"), True),
+        (".func helper()\n{\nld.global.u32 %r1, [x+4];\n}\n", True),
+        (".global .align 8 .u64 table[1] = {generic(x)};\n", True),
+        (".global .align 8 .u64 alias = x;\n", True),
+        (entry("mov.u64 %rd1, x1; mov.u64 %rd2, $x; // x"), False),
+        (entry("ld.global.u32 %r1, [%rd1];"), False),
+        (".global .align 8 .u64 y;\n", False),
+    ],
+)
+def test_a_variable_is_named_if_a_function_or_another_variable_names_it(rest: str, named: bool) -> None:
+    found = {item.name: item.named for item in scan(f"{HEAD}.global .align 4 .u32 x = 1;\n{rest}").state}
+    assert found["x"] is named
 
 
 def test_what_is_no_state() -> None:
@@ -98,7 +115,7 @@ def test_what_is_no_state() -> None:
         + entry(".shared .align 4 .b8 tile[64];\n.local .b8 depot[8];\nld.global.u32 %r1, [%rd1];").replace(HEAD, "")
     )
     assert found.state == ()
-    assert found.constants == (Variable(name="table", size_bytes=12),)
+    assert found.constants == (Variable(name="table", size_bytes=12, named=False),)
     assert found.undefined == ()
 
 

@@ -108,7 +108,10 @@ def test_undefined_symbols_are_named_and_the_toolkits_own_are_not() -> None:
 def test_the_object_and_its_ptx_agree(name: str) -> None:
     text, found = scan((DATA / f"{name}.ptx").read_text()), cubin(name)
     assert {item.symbol for item in text.entries} == {item.symbol for item in found.entries}
-    assert set(text.state) == set(found.state)
+    assert {(item.name, item.size_bytes) for item in text.state} == {
+        (item.name, item.size_bytes) for item in found.state
+    }
+    assert all(item.named for item in text.state)
     assert text.undefined == found.undefined
     for item in text.entries:
         compiled = found.entry(item.symbol)

@@ -109,6 +109,7 @@ class _Section:
     name: str
     flags: int
     size: int
+    align: int
     data: bytes
 
 
@@ -119,6 +120,7 @@ class _Symbol:
     weak: bool
     is_entry: bool
     section: int
+    value: int
     size: int
 
 
@@ -139,7 +141,7 @@ class _Elf:
         headers = list(_SECTION.iter_unpack(data[start : start + header_bytes * count]))
         contents = [_content(data, number, header) for number, header in enumerate(headers)]
         self.sections = tuple(
-            _Section(_text(contents[names], header[0]), header[2], header[5], content)
+            _Section(_text(contents[names], header[0]), header[2], header[5], header[8], content)
             for header, content in zip(headers, contents, strict=True)
         )
         self._by_name = {section.name: section for section in self.sections}
@@ -155,9 +157,9 @@ class _Elf:
         table, names = self.named(".symtab"), self.named(".strtab")
         if table is None or names is None or len(table.data) % _SYMBOL.size:
             raise CubinError("no whole symbol table")
-        for name, info, other, section, _, size in _SYMBOL.iter_unpack(table.data):
+        for name, info, other, section, value, size in _SYMBOL.iter_unpack(table.data):
             text = _text(names.data, name)
-            yield _Symbol(text, info & 0xF, info >> 4 == _WEAK, bool(other & _ENTRY_FLAG), section, size)
+            yield _Symbol(text, info & 0xF, info >> 4 == _WEAK, bool(other & _ENTRY_FLAG), section, value, size)
 
 
 def _content(data: bytes, number: int, header: tuple[int, ...]) -> bytes:
@@ -313,18 +315,29 @@ def _writable(elf: _Elf) -> Iterator[tuple[int, _Section]]:
 
 
 def _state(elf: _Elf) -> tuple[Variable, ...]:
-    """Every variable of writable memory; a section with bytes that no symbol names counts under its own name too."""
-    objects: dict[int, list[Variable]] = {}
+    """Every variable of writable memory; bytes that no symbol names count under the section's name."""
+    objects: dict[int, list[_Symbol]] = {}
     for symbol in elf.symbols:
         if symbol.kind == _OBJECT:
-            objects.setdefault(symbol.section, []).append(Variable(name=symbol.name, size_bytes=symbol.size))
+            objects.setdefault(symbol.section, []).append(symbol)
     found: list[Variable] = []
     for number, section in _writable(elf):
-        named = objects.get(number, [])
-        found += named
-        if sum(variable.size_bytes or 0 for variable in named) < section.size:
-            found.append(Variable(name=section.name, size_bytes=section.size))
+        symbols = objects.get(number, [])
+        found += [Variable(name=symbol.name, size_bytes=symbol.size) for symbol in symbols]
+        unnamed = _unnamed_bytes(section, symbols)
+        if unnamed:
+            found.append(Variable(name=section.name, size_bytes=unnamed))
     return tuple(found)
+
+
+def _unnamed_bytes(section: _Section, symbols: list[_Symbol]) -> int:
+    """Bytes of a section that lie in no symbol and are too many to be alignment."""
+    end, unnamed = 0, 0
+    for start, size in [*sorted((symbol.value, symbol.size) for symbol in symbols), (section.size, 0)]:
+        if start - end >= max(section.align, 1):
+            unnamed += start - end
+        end = max(end, start + size)
+    return unnamed
 
 
 def _undefined(elf: _Elf) -> Iterator[str]:
