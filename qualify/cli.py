@@ -1,0 +1,144 @@
+"""Commands to functions, errors to exit codes. Every command imports what it needs when it runs: help stays quick."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from qualify.errors import Exit, QualifyError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="The gate between a faster GPU kernel and the dispatcher that selects it.",
+)
+
+Workspace = Annotated[
+    Path | None, typer.Option("--workspace", help="Folder with pipelines.yaml; else the nearest parent that has one.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print verdict.json of every run instead of tables.")]
+
+
+@app.callback()
+def common() -> None:
+    """Every command checks first that its own gates are the ones beside it."""
+    _check_gates()
+
+
+@app.command()
+def screen(
+    operation: Annotated[str | None, typer.Argument(help="An operation of the workspace; all if left out.")] = None,
+    workspace: Workspace = None,
+    domain: Annotated[str | None, typer.Option(help="A toolkit or toolkit/arch of pipelines.yaml.")] = None,
+    cell: Annotated[list[str] | None, typer.Option(help="Only these cells.")] = None,
+    route: Annotated[list[str] | None, typer.Option(help="Only these candidates.")] = None,
+    pipeline: Annotated[str, typer.Option(help="A pipeline of pipelines.yaml.")] = "default",
+    until: Annotated[str | None, typer.Option(help="Stop after this gate; the verdict says partial.")] = None,
+    candidates: Annotated[Path | None, typer.Option(help="Folder with <name>/route.yaml for each candidate.")] = None,
+    as_json: AsJson = False,
+    fail_on_reject: Annotated[bool, typer.Option("--fail-on-reject", help="Exit 10 if a candidate fails.")] = False,
+) -> None:
+    """Discover: run candidates through the gates and seal the evidence, losers included."""
+    from gates import GATES
+    from qualify import show
+    from qualify.screen import Request
+    from qualify.screen import screen as run
+    from qualify.workspace import find_workspace
+
+    request = Request(
+        workspace=find_workspace(workspace),
+        operation=operation,
+        domain=domain,
+        cells=frozenset(cell or ()),
+        routes=frozenset(route or ()),
+        pipeline=pipeline,
+        until=until,
+        candidates=candidates,
+    )
+    screened = run(request, GATES, show.Lines(quiet=as_json))
+    for folder, plan, verdict in screened.runs:
+        if as_json:
+            sys.stdout.write(verdict.canonical().decode())
+            continue
+        show.table(verdict, plan)
+        for line in show.reasons(verdict, plan, GATES):
+            print(line)
+        print(f"evidence: {folder}")
+    for name, why in screened.absent.items():
+        print(f"{name} is not here: {why}", file=sys.stderr)
+    for text in show.rig_errors(screened.rig_errors):
+        print(f"rig error: {text}", file=sys.stderr)
+    raise typer.Exit(screened.exit_code(fail_on_reject=fail_on_reject))
+
+
+@app.command("verify-evidence")
+def verify_evidence(
+    runs: Annotated[list[Path] | None, typer.Argument(help="Folders of sealed runs; all if left out.")] = None,
+    workspace: Workspace = None,
+) -> None:
+    """Prove: check every byte, judge every gate again, check the history of the store."""
+    from gates import GATES
+    from qualify.evidence import report
+    from qualify.judgement import rules_of
+    from qualify.workspace import evidence_root, find_workspace
+
+    rules = {name: rules_of(gate) for name, gate in GATES.items()}
+    if runs:
+        raise typer.Exit(report.print_runs(runs, rules))
+    raise typer.Exit(report.print_store(evidence_root(find_workspace(workspace)), rules))
+
+
+def _check_gates() -> None:
+    """Refuse a `gates` package that does not lie beside `qualify`: another one would judge."""
+    spec = importlib.util.find_spec("gates")
+    beside = Path(__file__).resolve().parent.parent / "gates"
+    found = Path(spec.origin).resolve().parent if spec and spec.origin else None
+    if found != beside:
+        from qualify.errors import RigError
+
+        raise RigError(
+            f"expected the package gates at {beside}, got {found}",
+            fix="run from another folder, or remove the other package named gates from the path",
+        )
+
+
+def main() -> NoReturn:
+    """Run a command; the exit code is one of `qualify.errors.Exit`. Any other exception is a bug: a traceback and 1."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = app(standalone_mode=False)
+    except QualifyError as error:
+        print(f"qualify: {error}", file=sys.stderr)
+        code = error.exit
+    except KeyboardInterrupt:
+        print("qualify: interrupted", file=sys.stderr)
+        code = Exit.INTERRUPTED
+    except typer.Abort:
+        code = Exit.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = Exit.DONE
+    except Exception as error:  # noqa: BLE001 -- only what is no usage error is raised again, as a bug.
+        code = _usage(error)
+    sys.exit(int(code or 0))
+
+
+def _usage(error: Exception) -> int:
+    """A wrong flag or argument, in the words of the command line parser; anything else is a bug and raised again."""
+    show = getattr(error, "show", None)
+    if show is None:
+        raise error
+    show()
+    return int(Exit.USAGE)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt

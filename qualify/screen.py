@@ -1,0 +1,253 @@
+"""`qualify screen`: plan, open, measure, decide, seal; one evidence run for an operation in a domain."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from qualify import __version__, cohort, pipeline
+from qualify.bench import Rig
+from qualify.domain import Domain
+from qualify.engine import Execution, Gates, Progress, execute
+from qualify.errors import Exit, NothingSelected, RigError, UsageError, worst
+from qualify.evidence.store import Store, run_id
+from qualify.identity import content
+from qualify.judgement import JUDGEMENT, RunVerdict, rules_of
+from qualify.plan import Plan, RunRecord
+from qualify.workspace import PIPELINES, evidence_root, operations
+
+MAX_VERDICT_BYTES = 64 << 20  # A thousand subjects with ten gates and ten checks each.
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a screen is asked for; None or empty selects everything."""
+
+    workspace: Path
+    operation: str | None = None
+    domain: str | None = None
+    cells: frozenset[str] = frozenset()
+    routes: frozenset[str] = frozenset()
+    pipeline: str = "default"
+    until: str | None = None
+    candidates: Path | None = None
+
+
+@dataclass
+class Screened:
+    """What a screen left: sealed runs with their verdicts, domains that are not here, and what went wrong."""
+
+    runs: list[tuple[Path, Plan, RunVerdict]] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    rig_errors: list[tuple[str, str]] = field(default_factory=list)
+    interrupted: bool = False
+
+    def exit_code(self, *, fail_on_reject: bool) -> Exit:
+        """The command's exit code (DESIGN section 14)."""
+        codes: set[Exit] = set()
+        outcomes = {subject.outcome for _, _, verdict in self.runs for subject in verdict.subjects}
+        if self.interrupted:
+            codes.add(Exit.INTERRUPTED)
+        if self.rig_errors:
+            codes.add(Exit.RIG)
+        if "inconclusive" in outcomes:
+            codes.add(Exit.INCONCLUSIVE)
+        if fail_on_reject and "fail" in outcomes:
+            codes.add(Exit.REJECTED)
+        return worst(codes)
+
+
+def screen(request: Request, gates: Gates, progress: Progress) -> Screened:
+    """Screen every selected operation in every selected domain that is here.
+
+    Raises UsageError or InputError for what the workspace or the command line gets wrong, RigError if no selected
+    domain is here, NothingSelected if the filters leave no subject.
+    """
+    screening = _Screening(request, gates, progress)
+    for wanted in _selected_domains(request, screening.pipelines.domains):
+        screening.domain(wanted)
+        if screening.screened.interrupted:
+            return screening.screened
+    screened = screening.screened
+    if not screened.runs and screened.absent:
+        raise RigError(
+            "no planned domain is here: " + "; ".join(f"{name}: {why}" for name, why in screened.absent.items()),
+            fix="run where one of these domains is, or plan another domain in " + PIPELINES,
+        )
+    if not screened.runs:
+        raise NothingSelected("the filters leave no subject", fix="name other cells, routes or domains")
+    return screened
+
+
+class _Screening:
+    """One command's work: the workspace read once, then domain by domain, operation by operation."""
+
+    def __init__(self, request: Request, gates: Gates, progress: Progress) -> None:
+        self.request, self.gates, self.progress = request, gates, progress
+        self.screened = Screened()
+        self.pipelines = pipeline.load(request.workspace)
+        names = _selected_operations(request)
+        self.cohorts = [cohort.load(request.workspace, name, candidates=request.candidates) for name in names]
+        _check_names(request, self.cohorts)
+
+    def domain(self, wanted: pipeline.PlannedDomain) -> None:
+        """Every cohort in one domain, or one line on why the domain is not here."""
+        name = f"{wanted.toolkit}/{wanted.arch}"
+        try:
+            rig = Rig.open(wanted.toolkit)
+        except RigError as error:
+            self.screened.absent[name] = str(error)
+            return
+        with rig:
+            if wanted.arch not in ("native", rig.domain_arch):
+                self.screened.absent[name] = f"the device here is {rig.domain_arch}"
+                return
+            domain = Domain(toolkit=wanted.toolkit, arch=rig.domain_arch)
+            for item in self.cohorts:
+                self._operation(item, domain, rig)
+                if self.screened.interrupted:
+                    return
+
+    def _operation(self, item: cohort.Cohort, domain: Domain, rig: Rig) -> None:
+        """Plan one operation and carry it to its sealed run; a cohort without a selected candidate leaves none."""
+        request = self.request
+        selection = cohort.subjects(
+            item, domain, rig.limits, rig.toolkit_build, cells=request.cells or None, routes=request.routes or None
+        )
+        if not any(subject.role == "candidate" for subject in selection.subjects):
+            return
+        store, seed, started = Store(evidence_root(request.workspace)), os.urandom(32), _now()
+        inputs = {**item.inputs, PIPELINES: self.pipelines.source}
+        plan = self._plan(item, domain, rig, selection, store.heads(), seed, inputs)
+        rig.supply(selection.composed, selection.reference, seed)
+        run = store.open(plan, inputs)
+        for composed in selection.composed.values():
+            document = composed.module.canonical()
+            run.attach(f"objects/{content(document)}.module.json", document)
+        execution = execute(plan, run, rig, self.gates, self.progress)
+        self._seal(execution, seed, started)
+
+    def _plan(
+        self,
+        item: cohort.Cohort,
+        domain: Domain,
+        rig: Rig,
+        selection: cohort.Selection,
+        after: tuple[str, ...],
+        seed: bytes,
+        inputs: Mapping[str, bytes],
+    ) -> Plan:
+        request = self.request
+        nodes = self.pipelines.order(request.pipeline, "screen", domain, self.gates, request.until)
+        return Plan(
+            judgement=JUDGEMENT,
+            run=run_id(datetime.now(UTC), item.operation, domain, os.urandom(4)),
+            command="screen",
+            pipeline=request.pipeline,
+            until=request.until,
+            operation=item.operation,
+            dispatcher_revision=item.dispatcher_revision,
+            domain=domain,
+            toolkit_build=rig.toolkit_build,
+            board=rig.board,
+            after=after,
+            nodes=nodes,
+            subjects=tuple(pipeline.gates_for(nodes, subject, self.gates) for subject in selection.subjects),
+            falls_back=selection.falls_back,
+            seed_sha256=hashlib.sha256(seed).hexdigest(),
+            inputs_sha256={path: hashlib.sha256(data).hexdigest() for path, data in inputs.items()},
+        )
+
+    def _seal(self, execution: Execution, seed: bytes, started: str) -> None:
+        """Seal what was measured. An interrupt from here on waits until the run is whole."""
+        with _interrupts_held(execution):
+            record = RunRecord(
+                run=execution.plan.run,
+                seed=seed.hex(),
+                ended="interrupted" if execution.interrupted else "complete",
+                started_utc=started,
+                ended_utc=_now(),
+                versions={"qualify": __version__},
+                rig=execution.rig.account(),
+            )
+            folder = execution.run.seal(record, {name: rules_of(gate) for name, gate in self.gates.items()})
+        verdict = RunVerdict.parse((folder / "verdict.json").read_bytes(), limit_bytes=MAX_VERDICT_BYTES)
+        self.screened.runs.append((folder, execution.plan, verdict))
+        self.screened.rig_errors += execution.rig_errors
+        self.screened.interrupted = execution.interrupted
+
+
+def _selected_operations(request: Request) -> tuple[str, ...]:
+    known = operations(request.workspace)
+    if request.operation is None:
+        if not known:
+            raise NothingSelected("the workspace has no cohort", fix="add cohorts/<operation>/cohort.yaml")
+        return known
+    if request.operation not in known:
+        raise UsageError(
+            f"expected an operation of this workspace ({', '.join(known) or 'there is none'}), got {request.operation}",
+            fix="name one of them, or add cohorts/" + request.operation + "/cohort.yaml",
+        )
+    return (request.operation,)
+
+
+def _check_names(request: Request, cohorts: list[cohort.Cohort]) -> None:
+    """Cells and routes on the command line must exist somewhere in what is selected."""
+    for kind, wanted, known in (
+        ("cell", request.cells, {cell for item in cohorts for cell in item.cell_ids}),
+        ("route", request.routes, {route for item in cohorts for route in item.route_names}),
+    ):
+        unknown = sorted(wanted - known)
+        if unknown:
+            raise UsageError(
+                f"expected a {kind} of {', '.join(item.operation for item in cohorts)}, got {', '.join(unknown)}",
+                fix=f"the {kind}s are {', '.join(sorted(known))}",
+            )
+
+
+def _selected_domains(request: Request, planned: tuple[pipeline.PlannedDomain, ...]) -> list[pipeline.PlannedDomain]:
+    """Domains of pipelines.yaml, or the one that was named by toolkit or toolkit/arch."""
+    if request.domain is None:
+        return list(planned)
+    named = [item for item in planned if request.domain in (item.toolkit, f"{item.toolkit}/{item.arch}")]
+    if named:
+        return named
+    toolkit, _, arch = request.domain.partition("/")
+    matching = [item for item in planned if item.toolkit == toolkit and item.arch == "native"]
+    if matching and arch:
+        return [pipeline.PlannedDomain(toolkit=toolkit, arch=arch)]
+    raise UsageError(
+        f"expected a domain of {PIPELINES} ({', '.join(f'{d.toolkit}/{d.arch}' for d in planned)}), "
+        f"got {request.domain}",
+        fix="name one of them, or add it to the domains of " + PIPELINES,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@contextmanager
+def _interrupts_held(execution: Execution) -> Iterator[None]:
+    """Let a seal finish: an interrupt in between is remembered, not raised, so the run is whole or not there."""
+
+    def remember(_number: int, _frame: FrameType | None) -> Any:
+        execution.interrupted = True
+
+    try:
+        before = signal.signal(signal.SIGINT, remember)
+    except ValueError:  # Not the main thread: no interrupt can arrive here.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,137 @@
+"""What a person sees: progress while it works, a table of subjects and gates, one sentence on why each loser lost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from qualify.engine import Gates
+from qualify.judgement import GateVerdict, RunVerdict, SubjectVerdict
+from qualify.plan import Plan, Planned
+from qualify.verdict import Check, Verdict
+
+MARKS = {"pass": "pass", "fail": "FAIL", "inconclusive": "open", "not-run": "-"}
+#: A pass of these gates is a promise of more measurement, never a result.
+PROMISING = frozenset({"trial"})
+MAX_SHOWN_CHARS = 160
+
+
+class Lines:
+    """Progress as lines on standard error: one a gate, and one a subject that closes."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def gate(self, gate: str, subjects: int) -> None:
+        """A gate starts."""
+        self._say(f"{gate}: {subjects} {'subject' if subjects == 1 else 'subjects'}")
+
+    def measuring(self, planned: Planned, gate: str) -> None:
+        """A subject meets a gate."""
+
+    def decided(self, planned: Planned, gate: str, verdict: Verdict) -> None:
+        """A gate has decided; only what closes is worth a line."""
+        if verdict.outcome != "pass":
+            cell, route = planned.subject.key
+            self._say(f"  {cell}/{route}: {_brief(verdict.checks)}")
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            print(printable(text), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """Text with every control character escaped: evidence and logs may hold anything (N10)."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def table(verdict: RunVerdict, plan: Plan) -> None:
+    """Print one run: a row a subject, a column a gate, then why each loser lost and what fell back."""
+    from rich.console import Console
+    from rich.table import Table
+
+    gates = [node.gate for node in plan.nodes]
+    view = Table(title=f"{verdict.operation} in {verdict.domain}", title_justify="left")
+    for column in ("cell", "route", *gates, "outcome"):
+        view.add_column(column, no_wrap=True)
+    for subject in verdict.subjects:
+        by_gate = {item.gate: item for item in subject.gates}
+        cells = [_mark(by_gate.get(gate)) for gate in gates]
+        view.add_row(subject.cell, subject.route, *cells, subject.outcome)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
+    console.print(view)
+
+
+def _mark(item: GateVerdict | None) -> str:
+    if item is None:
+        return ""
+    if item.state == "not-run":
+        return MARKS["not-run"]
+    if item.outcome == "pass" and item.gate in PROMISING:
+        return "promising"
+    return MARKS[item.outcome]
+
+
+def reasons(verdict: RunVerdict, plan: Plan, gates: Gates) -> Iterable[str]:
+    """One sentence on why each loser lost, with what to do; then routes that do not apply."""
+    for subject in verdict.subjects:
+        if subject.outcome != "pass":
+            yield printable(_sentence(subject, gates))
+    for fallen in plan.falls_back:
+        yield f"{fallen.cell}/{fallen.route} falls back to plain: it admits only {fallen.admits}"
+
+
+def _sentence(subject: SubjectVerdict, gates: Gates) -> str:
+    name = f"{subject.cell}/{subject.route}"
+    closing = next((item for item in subject.gates if item.gate == subject.closed_by), None)
+    if closing is None:
+        return f"{name} has no gate to pass"
+    check = _decisive(closing.checks)
+    verb = "failed" if closing.outcome == "fail" else "could not be decided by"
+    fix = _fix(gates, closing, check)
+    return f"{name} {verb} {closing.gate}: {_says(check)}{f' ({fix})' if fix else ''}"
+
+
+def _decisive(checks: tuple[Check, ...]) -> Check | None:
+    """The first check that fails, else the first unknown one."""
+    failing = next((check for check in checks if check.holds is False), None)
+    return failing or next((check for check in checks if check.holds is None), None)
+
+
+def _says(check: Check | None) -> str:
+    if check is None:
+        return "there was nothing to check"
+    got = "unknown" if check.got is None else _short(check.got)
+    return f"{check.name} is {got}, wanted {_short(check.want)}"
+
+
+def _brief(checks: tuple[Check, ...]) -> str:
+    return _says(_decisive(checks))
+
+
+def _short(text: str) -> str:
+    """The last line of a text, cut to what fits on a terminal line."""
+    line = text.strip().splitlines()[-1] if text.strip() else "empty"
+    return line if len(line) <= MAX_SHOWN_CHARS else line[: MAX_SHOWN_CHARS - 3] + "..."
+
+
+def _fix(gates: Gates, closing: GateVerdict, check: Check | None) -> str:
+    gate: Any = gates.get(closing.gate)
+    if gate is None or check is None:
+        return ""
+    by_number: Mapping[int, Any] = {rule.number: rule for rule in gate.rules}
+    rule = by_number.get(closing.rule)
+    return str(rule.fixes.get(check.name, "")) if rule else ""
+
+
+def rig_errors(found: Iterable[tuple[str, str]]) -> Iterable[str]:
+    """The rig's failures as (where, text), each text once with how often it came; a traceback keeps its end."""
+    places: dict[str, list[str]] = {}
+    for where, text in found:
+        places.setdefault(text, []).append(where)
+    for text, where in places.items():
+        more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+        yield printable(f"{where[0]}{more}: {text}")
