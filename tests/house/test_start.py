@@ -1,0 +1,30 @@
+"""Commands that need no heavy library load none: `--help` starts fast, and a verdict derives without numpy."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {"numpy", "networkx", "pyopencl", "rich", "ml_dtypes"}
+RUN = """
+import atexit, sys
+atexit.register(lambda: sys.stderr.write("loaded: " + " ".join(sorted(sys.modules))))
+from qualify.cli import main
+main()
+"""
+
+
+LIGHT = {("--help",): 0, ("screen", "--help"): 0, ("verify-evidence", "--workspace", "."): 3}
+
+
+@pytest.mark.parametrize(("words", "code"), LIGHT.items())
+def test_a_light_command_loads_no_heavy_library(words: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    (tmp_path / "pipelines.yaml").touch()
+    (tmp_path / "evidence").mkdir()
+    command = (sys.executable, "-c", RUN, *words)
+    result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert result.returncode == code, result.stderr
+    loaded = set(result.stderr.partition("loaded: ")[2].split())
+    assert "qualify.cli" in loaded
+    assert not loaded & HEAVY
