@@ -165,15 +165,23 @@ __kernel void digest(__global const uchar *arena, __global const ulong *places, 
     found[item] = hash;
 }
 
-// Every work-group of one item writes all of its local memory. The read back keeps the writes from being dropped.
-__kernel void scrub(__local volatile ulong *memory, ulong words, ulong seed, __global ulong *found)
+// Overwrite the local memory of every compute unit. A unit takes many groups in a row, and one idle unit could take
+// them all, so a unit that is done waits for the others. table[0] counts units, the rest names their memories.
+__kernel void scrub(__local volatile ulong *memory, ulong words, ulong seed, uint units, __global volatile uint *table)
 {
-    ulong sum = 0;
+    uint name = (uint)((ulong)memory >> 7), place = 1, there = 0;
+    for (; place <= 2 * units; place++) {
+        there = atomic_cmpxchg(&table[place], 0u, name);
+        if (there == name)
+            return;
+        if (there == 0)
+            break;
+    }
     for (ulong word = 0; word < words; word++)
         memory[word] = mix(seed, word);
-    for (ulong word = 0; word < words; word += 512)
-        sum ^= memory[word];
-    found[get_global_id(0)] = sum;
+    atomic_inc(&table[0]);
+    for (uint tries = 0; tries < 1u << 22 && atomic_add(&table[0], 0u) < units; tries++)
+        ;
 }
 
 // Read memory and keep a sum of it, so that the reads happen.

@@ -106,7 +106,7 @@ class OpenclDevice(Device):
         self._harness.wait(event)
 
     def _scrub(self, seed: str) -> None:
-        self._harness.wait(self._harness.scrub(int(seed, 16)))
+        self._harness.scrub(int(seed, 16))
 
     def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
         return self._harness.digest(self._whole, places) if places else ()
@@ -163,10 +163,11 @@ class OpenclDevice(Device):
             arguments.append(cl.LocalMemory(launch.shared_bytes))
         if len(arguments) != kernel.num_args:
             raise StepRefused(f"{launch.symbol} has {kernel.num_args} parameters, not {len(arguments)}")
-        for position, argument in enumerate(arguments):
-            kernel.set_arg(position, argument)
         size = tuple(blocks * threads for blocks, threads in zip(launch.grid, launch.block, strict=True))
-        return cl.enqueue_nd_range_kernel(self._harness.queue, kernel, size, launch.block)
+        with _refusing(f"launch of {launch.symbol}, grid {launch.grid} of blocks {launch.block}"):
+            for position, argument in enumerate(arguments):
+                kernel.set_arg(position, argument)
+            return cl.enqueue_nd_range_kernel(self._harness.queue, kernel, size, launch.block)
 
     def _pointer(self, place: Placement) -> Any:
         """A pointer to the buffer's start, which is in the arena even if the buffer is empty."""
@@ -176,6 +177,7 @@ class OpenclDevice(Device):
 
     def _segment(self, step: Segment) -> Stamps:
         neutral = self._neutral_memory(step.flush_bytes)
+        self._scrub(step.seed)
         gate = cl.UserEvent(self._harness.context)
         try:
             with _refusing(f"segment of {step.arm}"):
@@ -194,14 +196,16 @@ class OpenclDevice(Device):
         return self._stamps(step, timed, host_bound)
 
     def _prepare(self, step: Segment, neutral: Memory | None) -> None:
-        """R10.3, steps 1, 2 and 4. There are no persisting lines on a CPU; without flush bytes the sets are read."""
+        """R10.3, steps 1 and 4; step 2 is done, because only the host can see that it reached every unit.
+
+        There are no persisting lines on a CPU. Without flush bytes the timed sets are read.
+        """
         sets = (*step.lead_in, *step.timed)
         for argument, dtype in step.poisoned:
             for number in sets:
                 memory = self._at(self._place(f"{argument}.{number}"))
                 if len(memory):
                     self._harness.poison(memory, poison_of(step, argument, dtype, number))
-        self._harness.scrub(int(step.seed, 16))
         if neutral is not None:
             self._harness.touch(neutral)
             return

@@ -31,7 +31,8 @@ _WIDE, _ALONE = 64, 1
 _RANGE_BYTES = 16 << 10  # A zone check is cut into pieces of this, so that all compute units share it.
 _RUN_WORDS = 4096
 _TOUCH_BYTES = 64 << 10
-_GROUPS_A_UNIT = 16  # Groups a compute unit in a scrub: every unit takes some.
+_GROUPS_A_UNIT = 64  # A unit of PoCL takes 32 groups in a row, so each unit finds some left.
+_SCRUBS = 50  # A unit that never comes within a second does not run.
 _FIX = "the OpenCL platform of this machine does not work; reinstall PoCL, or run where it does"
 _FLAGS = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
 
@@ -164,12 +165,20 @@ class Harness:
         self.wait(self._enqueue("digest", len(places), _ALONE, arena, table, _u64(len(places)), found))
         return tuple(f"{int(digest):016x}" for digest in found.view(np.uint64)[: len(places)])
 
-    def scrub(self, seed: int) -> Any:
-        """Overwrite the local memory of every compute unit."""
-        size = self.device.local_mem_size
-        groups = _GROUPS_A_UNIT * self.device.max_compute_units
-        return self._enqueue(
-            "scrub", groups, _ALONE, cl.LocalMemory(size), _u64(size // 8), _u64(seed), self._sums(groups)
+    def scrub(self, seed: int) -> None:
+        """Overwrite the local memory of every compute unit, and wait. Raises RigError unless each was reached."""
+        size, units = self.device.local_mem_size, self.device.max_compute_units
+        reached = 0
+        for _ in range(_SCRUBS):
+            table = self.table([0] * (units + 1))
+            local = (cl.LocalMemory(size), _u64(size // 8), _u64(seed), np.uint32(units))
+            self.wait(self._enqueue("scrub", _GROUPS_A_UNIT * units, _ALONE, *local, table))
+            reached = int(table.view(np.uint32)[0])
+            if reached >= units:
+                return
+        raise RigError(
+            f"the local memory of {reached} of {units} compute units could be overwritten",
+            fix="leave the device to this run alone",
         )
 
     def touch(self, memory: Memory) -> Any:
@@ -216,10 +225,10 @@ def make_binary(device: Any) -> bytes:
     for event in (
         harness.zone_write(memory, 0),
         harness.poison(memory, poison),
-        harness.scrub(0),
         harness.touch(memory),
     ):
         harness.wait(event)
+    harness.scrub(0)
     harness.zone_check(memory, [(0, 64)], 0)
     harness.unwritten(memory, poison)
     return harness.binary

@@ -1,0 +1,159 @@
+"""A test bed for the contract of devices: one worker with every kernel that the tests plant, on either runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from qualify.arena import Layout, layout
+from qualify.bench import Rig
+from qualify.contract import Argument, Kernel, Launch, ReferenceSource
+from qualify.elements import DTYPES
+from qualify.gate import WorkerLost
+from qualify.identity import content
+from qualify.sessions import MeasuringSession
+from qualify.steps import Arena, Damage, Fill, Load, Read, Record, Run, Segment, Slot, Stamps, Step, Values, Zones
+from tests.rigs import N, composed
+
+TIMEOUT_S = 60.0
+SETS = 8
+ZONE_SEED = "1122334455667788"
+#: The arguments that kernels take, at the smallest alignment that float32 allows.
+TAKEN = tuple(
+    Argument(name=name, kind="output" if name == "y" else "input", dtype="float32", shape=(N,), align=4)
+    for name in ("y", "a", "b")
+)
+COUNT = Slot(argument="n", value=N.to_bytes(4, "little").hex())
+SLOTS = (*(Slot(argument=argument.name, buffer=argument.name) for argument in TAKEN), COUNT)
+HEAD = "__global float *y, __global const float *a, __global const float *b, int n"
+OPENCL = f"""
+__kernel void add({HEAD}) {{ int i = get_global_id(0); if (i < n) y[i] = a[i] + b[i]; }}
+__kernel void tail({HEAD}) {{ int i = get_global_id(0); if (i < n - n % 7) y[i] = a[i] + b[i]; }}
+__kernel void beyond({HEAD}) {{ int i = get_global_id(0); if (i <= n) y[i] = 1.0f; }}
+__kernel void shared({HEAD}, __local uint *l) {{
+    int i = get_local_id(0);
+    if (get_group_id(0) == 0) ((__global uint *)y)[i] = l[i];
+}}
+__kernel void address({HEAD}) {{ if (get_global_id(0) == 0) *(__global ulong *)y = (ulong)y; }}
+""".encode()
+SCRIPT = b"""{"entries": {
+    "add": {"does": "add"},
+    "tail": {"does": "tail", "group": 7},
+    "beyond": {"does": "beyond"},
+    "shared": {"does": "reads_shared"}
+}}"""
+
+
+def launch(symbol: str, *, shared_bytes: int = 0) -> Kernel:
+    """A launch of a planted kernel that covers all elements and one group more."""
+    return Kernel(symbol=symbol, grid=(N // 100 + 1, 1, 1), block=(100, 1, 1), shared_bytes=shared_bytes)
+
+
+def run(symbol: str, number: int = 0, *, shared_bytes: int = 0) -> Run:
+    return Run(arm="candidate", launches=(launch(symbol, shared_bytes=shared_bytes),), slots=SLOTS, set=number)
+
+
+def segment(
+    lead_in: Sequence[int], timed: Sequence[int], *, passes: int = 1, launches: tuple[Launch, ...] = (launch("add"),)
+) -> Segment:
+    return Segment(
+        arm="candidate",
+        launches=launches,
+        slots=SLOTS,
+        lead_in=tuple(lead_in),
+        timed=tuple(timed),
+        passes=passes,
+        poisoned=(("y", "float32"),),
+        digested=("y",),
+        seed="5" * 16,
+        flush_bytes=1 << 20,
+    )
+
+
+def normal(seed: int, dtype: str = "float32") -> Values:
+    return Values(dtype=dtype, distribution="normal", base=0, scale=1 << 32, seed=f"{seed:016x}")
+
+
+def inputs(sets: int = SETS) -> tuple[Fill, ...]:
+    """Values of their own in every input of every set."""
+    return tuple(
+        Fill(buffer=f"{name}.{number}", recipe=normal(10 * number + place))
+        for number in range(sets)
+        for place, name in enumerate(("a", "b"))
+    )
+
+
+def places() -> Layout:
+    """The arena of the contract: what kernels take, a buffer of every dtype, bytes of many lengths, an empty one."""
+    others = [
+        *(Argument(name=f"of_{dtype}", kind="input", dtype=dtype, shape=(1003,)) for dtype in sorted(DTYPES)),
+        *(Argument(name=f"bytes_{size}", kind="input", dtype="uint8", shape=(size,)) for size in range(301)),
+        Argument(name="large", kind="input", dtype="uint8", shape=(70_001,)),
+        Argument(name="empty", kind="input", dtype="float64", shape=(0,)),
+    ]
+    taken, rest = layout(TAKEN, SETS), layout(others, 1)
+    moved = tuple(
+        place.model_copy(update={"offset_bytes": place.offset_bytes + taken.size_bytes}) for place in rest.placements
+    )
+    return Layout(taken.size_bytes + rest.size_bytes, (*taken.placements, *moved))
+
+
+def arena(made: Layout) -> Arena:
+    return Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed=ZONE_SEED)
+
+
+def make_object(rig: Rig) -> bytes:
+    """The planted kernels as the rig's compile worker makes them."""
+    module = composed(rig, SCRIPT if rig.domain_arch == "virtual" else OPENCL)
+    rig.supply({module.identity: module}, ReferenceSource(path="none.py", code=b"", function="none"), bytes(32))
+    report, data = rig.made(module.identity)
+    assert data is not None, report.log
+    return data
+
+
+def load(session: MeasuringSession, data: bytes, *symbols: str) -> None:
+    """Load an object as the candidate."""
+    step = Load(arm="candidate", object_blake3=content(data), symbols=symbols)
+    session.load({"candidate": (step, data)}, TIMEOUT_S)
+
+
+@contextmanager
+def bed(rig: Rig, made: Layout, sets: int = SETS) -> Iterator[MeasuringSession]:
+    """A fresh worker with the planted kernels and an arena of filled inputs."""
+    data = make_object(rig)
+    with rig.measuring() as session:
+        load(session, data, "add", "tail", "beyond", "shared", *(() if rig.domain_arch == "virtual" else ("address",)))
+        session.run((arena(made), *inputs(sets)), TIMEOUT_S)
+        yield session
+
+
+def do(session: MeasuringSession, *steps: Step) -> Sequence[Record]:
+    return session.run(steps, TIMEOUT_S)
+
+
+def read(session: MeasuringSession, *buffers: str) -> tuple[bytes, ...]:
+    do(session, *(Read(buffer=buffer) for buffer in buffers))
+    return tuple(session.taken())
+
+
+def timed(session: MeasuringSession, step: Segment) -> Stamps:
+    (record,) = do(session, step)
+    assert isinstance(record, Stamps)
+    return record
+
+
+def damage(session: MeasuringSession) -> Damage:
+    (record,) = do(session, Zones())
+    assert isinstance(record, Damage)
+    return record
+
+
+def refusal(session: MeasuringSession, *steps: Step) -> str:
+    """Why the device refuses the last of these steps."""
+    with pytest.raises(WorkerLost) as lost:
+        session.run(steps, TIMEOUT_S)
+    loss = lost.value.loss
+    assert (loss.how, loss.step) == ("refused", f"{steps[-1].do} {len(steps)} of {len(steps)}"), loss
+    return loss.log

@@ -1,0 +1,16 @@
+"""The rig of each toolkit. A session holds the board alone, so a test has either the shared one or its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from qualify.bench import Rig
+from tests.rigs import TOOLKITS
+
+
+@pytest.fixture(scope="module", params=TOOLKITS)
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    with Rig.open(request.param) as opened:
+        yield opened

@@ -1,0 +1,249 @@
+"""The one contract of devices, over every device that is here, through the worker and its channel.
+
+What the simulated device gets wrong, OpenCL shows the same day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from qualify.arena import layout
+from qualify.bench import Rig
+from qualify.contract import Launch, Memset
+from qualify.elements import DTYPES, specials
+from qualify.fill import generate
+from qualify.fnv import fnv1a64
+from qualify.sessions import MeasuringSession
+from qualify.steps import (
+    Answer,
+    Damage,
+    Digest,
+    Digests,
+    Equal,
+    Fill,
+    Poison,
+    Query,
+    Record,
+    Run,
+    Scrub,
+    Step,
+    Unwritten,
+    Values,
+    Zeros,
+)
+from tests.devices.beds import (
+    SETS,
+    SLOTS,
+    TAKEN,
+    arena,
+    bed,
+    damage,
+    do,
+    inputs,
+    launch,
+    normal,
+    places,
+    read,
+    refusal,
+    run,
+    segment,
+    timed,
+)
+from tests.rigs import N
+
+ELEMENTS = 1003
+POISON = Poison(dtype="float32", seed="ab" * 8)
+
+
+@pytest.fixture(scope="module")
+def session(rig: Rig) -> Iterator[MeasuringSession]:
+    """One worker for the tests that leave the zones as they are."""
+    with bed(rig, places()) as opened:
+        yield opened
+
+
+# Values, poison, digests ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_values_equal_their_definition_bit_for_bit(dtype: str, session: MeasuringSession) -> None:
+    buffer = f"of_{dtype}.0"
+    recipes = [
+        Values(dtype=dtype, distribution=distribution, base=base, scale=scale, seed="9" * 16, specials=table)
+        for distribution in ("normal", "uniform")
+        for base, scale in ((0, 1 << 32), (-(5 << 61) // 11, 3 << 55), (77, -1), (3 << 28, 1 << 26))
+        for table in ((), specials(dtype))
+    ]
+    for recipe in recipes:
+        do(session, Fill(buffer=buffer, recipe=recipe))
+        assert read(session, buffer) == (generate(recipe, ELEMENTS),), recipe
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_poison_and_its_complement_equal_their_definition(dtype: str, session: MeasuringSession) -> None:
+    buffer = f"of_{dtype}.0"
+    one, other = (Poison(dtype=dtype, seed="9" * 16, complement=complement) for complement in (False, True))
+    for poison in (one, other):
+        do(session, Fill(buffer=buffer, recipe=poison))
+        assert read(session, buffer) == (generate(poison, ELEMENTS),)
+    records = do(session, *(Unwritten(buffer=buffer, poison=poison) for poison in (one, other)))
+    assert records == (Equal(elements=0, first_index=None), Equal(elements=ELEMENTS, first_index=0))
+
+
+def test_unwritten_counts_what_a_launch_left(session: MeasuringSession) -> None:
+    counted: list[Record] = []
+    for symbol in ("add", "tail"):
+        do(session, Fill(buffer="y.0", recipe=POISON), run(symbol))
+        counted += do(session, Unwritten(buffer="y.0", poison=POISON))
+    left = N % 7
+    assert counted == [Equal(elements=0, first_index=None), Equal(elements=left, first_index=N - left)]
+
+
+def test_digests_equal_serial_fnv_at_every_length(session: MeasuringSession) -> None:
+    buffers = [f"bytes_{size}.0" for size in range(301)] + ["large.0", "empty.0"]
+    do(session, *(Fill(buffer=buffer, recipe=normal(7, "uint8")) for buffer in buffers if buffer != "empty.0"))
+    (record,) = do(session, Digest(buffers=tuple(buffers)))
+    assert isinstance(record, Digests)
+    assert record.values == tuple(fnv1a64(data) for data in read(session, *buffers))
+    assert record.values[-1] == record.values[0] == fnv1a64(b"")
+
+
+def test_an_empty_buffer_takes_every_step(session: MeasuringSession) -> None:
+    poison = Poison(dtype="float64", seed="1" * 16)
+    fills = (poison, normal(1, "float64"), Zeros())
+    do(session, *(Fill(buffer="empty.0", recipe=recipe) for recipe in fills))
+    assert do(session, Unwritten(buffer="empty.0", poison=poison)) == (Equal(elements=0, first_index=None),)
+    assert read(session, "empty.0") == (b"",)
+
+
+def test_zeros_and_memsets_fill_a_buffer_to_its_end(session: MeasuringSession) -> None:
+    do(session, Fill(buffer="a.7", recipe=Zeros()))
+    do(session, Run(arm="candidate", launches=(Memset(memset="y", byte=7),), slots=SLOTS, set=7))
+    assert read(session, "a.7", "y.7") == (bytes(4 * N), b"\x07" * 4 * N)
+    do(session, *inputs())
+    assert damage(session) == Damage(bytes=0, first_offset=None)
+
+
+# Launches ------------------------------------------------------------------------------------------------------------
+
+
+def floats(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    return np.frombuffer(data, dtype=np.float32)
+
+
+def test_a_launch_reads_and_writes_the_set_that_it_names(session: MeasuringSession) -> None:
+    do(session, *(Fill(buffer=f"y.{number}", recipe=POISON) for number in range(3)), run("add", 1))
+    before, y, after, a, b = read(session, "y.0", "y.1", "y.2", "a.1", "b.1")
+    assert before == after == generate(POISON, N)
+    assert y == (floats(a) + floats(b)).tobytes()
+
+
+def test_scrubbing_decides_what_unwritten_shared_memory_holds(session: MeasuringSession) -> None:
+    seen: list[bytes] = []
+    for seed in ("1" * 16, "2" * 16, "1" * 16):
+        do(session, Scrub(seed=seed), run("shared", shared_bytes=400))
+        seen += read(session, "y.0")
+    assert seen[0] == seen[2]
+    assert seen[0] != seen[1]
+
+
+def test_a_buffer_lies_where_its_placement_says_to_the_byte(session: MeasuringSession, rig: Rig) -> None:
+    if rig.domain_arch == "virtual":
+        assert refusal(session, run("address")) == "no kernel address is loaded as candidate"
+        return
+    offsets = {place.buffer: place.offset_bytes for place in places().placements}
+    for number in range(SETS):
+        do(session, run("address", number))
+        (data,) = read(session, f"y.{number}")
+        assert int.from_bytes(data[:8], "little") % (1 << 16) == offsets[f"y.{number}"] % (1 << 16)
+
+
+# Segments ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_stamps_every_unit_and_digests_every_set(session: MeasuringSession) -> None:
+    do(session, *(run("add", number) for number in range(SETS)))
+    (alone,) = do(session, Digest(buffers=tuple(f"y.{number}" for number in range(SETS))))
+    stamps = timed(session, segment((3, 0, 5, 1), (2, 6, 4, 7), passes=2))
+    assert isinstance(alone, Digests)
+    assert stamps.digests == tuple((alone.values[number],) for number in (3, 0, 5, 1, 2, 6, 4, 7))
+    assert len(set(stamps.digests)) == SETS
+    assert len(stamps.unit_end_ns) == 2
+    assert stamps.start_ns < stamps.unit_end_ns[0] < stamps.unit_end_ns[1]
+    assert stamps.damage == Damage(bytes=0, first_offset=None)
+    assert stamps.host_bound is False
+
+
+def test_a_segment_poisons_every_output_of_every_set_first(session: MeasuringSession) -> None:
+    """Launches that leave the tail: with the answers of earlier launches still there, the digests would be right."""
+    do(session, *(run("add", number) for number in range(4)))
+    whole = timed(session, segment((0, 1), (2, 3)))
+    cut = timed(session, segment((0, 1), (2, 3), launches=(launch("tail"),)))
+    assert not set(whole.digests) & set(cut.digests)
+    assert len(set(cut.digests)) == 4
+
+
+def test_a_hot_segment_without_digests_has_a_row_a_set(session: MeasuringSession) -> None:
+    step = segment((0,), (1, 2)).model_copy(update={"digested": (), "poisoned": (), "flush_bytes": 0})
+    assert timed(session, step).digests == ((), (), ())
+
+
+# Refusals ------------------------------------------------------------------------------------------------------------
+
+EMPTY_GRID = launch("add").model_copy(update={"grid": (0, 1, 1)})
+EMPTY_BLOCK = launch("add").model_copy(update={"block": (1, 0, 1)})
+HUGE_BLOCK = launch("add").model_copy(update={"block": (1 << 20, 1, 1)})
+CLUSTER = launch("add").model_copy(update={"cluster": (2, 1, 1)})
+TOO_FEW = launch("add").model_copy(update={"arguments": ("y",)})
+NO_SUCH = launch("add").model_copy(update={"arguments": ("y", "a", "b", "m")})
+
+
+def started(launched: Launch) -> Run:
+    return Run(arm="candidate", launches=(launched,), slots=SLOTS)
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        (Fill(buffer="x.0", recipe=Zeros()), "no buffer x.0"),
+        (Fill(buffer="y", recipe=Zeros()), "no buffer y in"),
+        (Fill(buffer="y.0", recipe=normal(0, "float64")), "y.0 holds float32, not float64"),
+        (Digest(buffers=("y.0", "y.8")), "no buffer y.8"),
+        (Unwritten(buffer="y.0", poison=Poison(dtype="int32", seed="0" * 16)), "y.0 holds float32, not int32"),
+        (run("subtract"), "no kernel subtract is loaded as candidate"),
+        (run("add", 8), "no buffer y.8"),
+        (run("add").model_copy(update={"arm": "incumbent"}), "incumbent is not loaded"),
+        (run("add").model_copy(update={"launches": ()}), "candidate launches nothing"),
+        (started(EMPTY_GRID), "has an empty side"),
+        (started(EMPTY_BLOCK), "has an empty side"),
+        (started(HUGE_BLOCK), "add"),
+        (started(CLUSTER), "neither clusters nor cooperative launches"),
+        (started(TOO_FEW), "add"),
+        (started(NO_SUCH), "no argument, or two, of the name m"),
+        (started(Memset(memset="n")), "memset of n, which is no buffer argument"),
+        (segment((0, 1), (1, 2)), "a set is used twice"),
+        (segment((0, 1), (2, 3, 4), passes=2), "no whole units of 2"),
+        (segment((0,), (8,)), "no buffer y.8"),
+        (segment((0,), ()), "no whole units"),
+        (Query(what="kernel", arm="candidate", symbol="subtract"), "no kernel subtract"),
+        (arena(layout(TAKEN, 1)), "the session's one arena is there already"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else value.do,
+)
+def test_a_step_that_names_what_is_not_there_is_refused(session: MeasuringSession, step: Step, says: str) -> None:
+    assert says in refusal(session, step)
+    do(session, run("add"))
+
+
+# Queries -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_device_answers_for_itself_and_its_kernels(session: MeasuringSession, rig: Rig) -> None:
+    device, kernel = do(session, Query(what="device"), Query(what="kernel", arm="candidate", symbol="add"))
+    assert device == Answer(board=rig.board)
+    assert isinstance(kernel, Answer)
+    assert isinstance(kernel.facts, dict)
+    assert sorted(kernel.facts) == ["block_threads", "private_bytes", "shared_bytes"]

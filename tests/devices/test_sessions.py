@@ -1,0 +1,67 @@
+"""The contract of devices where each test needs a worker of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from qualify.arena import layout
+from qualify.bench import Rig
+from qualify.gate import WorkerLost
+from qualify.steps import Arena, Damage, Load
+from tests.devices.beds import (
+    TAKEN,
+    TIMEOUT_S,
+    ZONE_SEED,
+    arena,
+    bed,
+    damage,
+    do,
+    load,
+    make_object,
+    refusal,
+    run,
+    segment,
+    timed,
+)
+from tests.rigs import N
+
+
+def test_a_write_one_past_the_end_is_found_where_it_is(rig: Rig) -> None:
+    made = layout(TAKEN, 2)
+    end = next(place.offset_bytes + place.size_bytes for place in made.placements if place.buffer == "y.1")
+    with bed(rig, made, sets=2) as session:
+        assert damage(session) == Damage(bytes=0, first_offset=None)
+        do(session, run("add", 1))
+        assert damage(session) == Damage(bytes=0, first_offset=None)
+        do(session, run("beyond", 1))
+        found = damage(session)
+        assert found == Damage(bytes=4, first_offset=end)
+        assert timed(session, segment((0,), (1,))).damage == found
+
+
+def test_objects_and_arenas_that_cannot_be_are_refused(rig: Rig) -> None:
+    data = make_object(rig)
+    with rig.measuring() as session:
+        with pytest.raises(WorkerLost, match="refused") as lost:
+            load(session, data[:-1] + b"?" if rig.domain_arch == "virtual" else b"no binary", "add")
+        assert lost.value.loss.arm == "candidate"
+        with pytest.raises(WorkerLost) as lost:
+            load(session, data, "add", "subtract")
+        assert "subtract" in lost.value.loss.log
+        with pytest.raises(WorkerLost) as lost:
+            session.load(
+                {"candidate": (Load(arm="candidate", object_blake3="0" * 64, symbols=("add",)), data)}, TIMEOUT_S
+            )
+        assert "that are not object 000" in lost.value.loss.log
+        made = layout(TAKEN, 1)
+        cut = made.placements[0].model_copy(update={"size_bytes": 4 * N + 2})
+        over = made.placements[0].model_copy(update={"offset_bytes": made.placements[1].offset_bytes})
+        for placements, says in (
+            ((cut, *made.placements[1:]), "4002 bytes of unknown or cut float32"),
+            ((over, *made.placements[1:]), "overlaps"),
+            ((made.placements[0], made.placements[0]), "two buffers of one name"),
+        ):
+            bad = Arena(size_bytes=made.size_bytes, placements=placements, zone_seed=ZONE_SEED)
+            assert says in refusal(session, bad)
+        assert "arena of" in refusal(session, Arena(size_bytes=1 << 40, placements=(), zone_seed=ZONE_SEED))
+        do(session, arena(made))
