@@ -44,6 +44,12 @@ def test_every_contract_holds() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_the_documented_rows_are_the_rows() -> None:
+    table = re.findall(r"^\| (`.+?`) \|", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE)
+    documented = [set(re.findall(r"`(\w+)`", row)) for row in table]
+    assert documented[: len(rows())] == rows()
+
+
 def test_each_contract_refuses_its_planted_import(tmp_path: Path) -> None:
     assert PLANTS.keys() == {contract["id"] for contract in CONTRACTS}
     for package in ("qualify", "gates"):
