@@ -1,6 +1,8 @@
 """Expressions equal Python's on the closed subset, C's after printing, and refuse the rest with its column."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,24 +132,49 @@ def test_an_intermediate_beyond_63_bits_is_refused_where_the_result_would_fit() 
         parse("rows + cols - cols", NAMES).evaluate(edge)
 
 
+#: Any C compiler would do; PoCL's is the one that every machine with this suite has. Its `long` has 64 bits.
+RUN_C = """
+import sys
+import numpy, pyopencl as cl
+context = cl.Context([next(p for p in cl.get_platforms() if "Portable" in p.name).get_devices()[0]])
+queue, values = cl.CommandQueue(context), numpy.zeros(int(sys.argv[1]), numpy.int64)
+buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, values.nbytes)
+cl.Kernel(cl.Program(context, sys.stdin.read()).build(), "values")(queue, (1,), (1,), buffer)
+cl.enqueue_copy(queue, values, buffer)
+print(*values)
+"""
+
+
+def run_c(source: str, values: int, folder: Path) -> list[int]:
+    """What a kernel `values` writes into its only argument."""
+    private = {"HOME": folder, "XDG_CACHE_HOME": folder, "POCL_CACHE_DIR": folder, "TMPDIR": folder}
+    switches = {"POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
+    environment = {"PATH": os.environ["PATH"], **{name: str(path) for name, path in private.items()}, **switches}
+    command = [sys.executable, "-c", RUN_C, str(values)]
+    done = subprocess.run(command, input=source, env=environment, capture_output=True, text=True, check=True)
+    return [int(value) for value in done.stdout.split()]
+
+
 def test_printed_c_gives_the_same_integers(tmp_path: Path) -> None:
     texts = (
         "rows // cols",
         "rows % cols",
         "ceil_div(rows, cols)",
         "round_up(rows, cols)",
-        "-min(rows, cols) * max(k, 7)",
+        "-min(rows, cols) * max(k, 7) - 3",
     )
     cells = [{"rows": rows, "cols": cols, "k": 11} for rows in (-7, -6, 0, 6, 7) for cols in (-3, -1, 1, 3)]
-    lines, want = [], []
+    lines: list[str] = []
+    want: list[int] = []
     for text in texts:
         found = parse(text, NAMES)
         for cell in cells:
             declared = " ".join(f"long long {name} = {value};" for name, value in cell.items())
-            lines.append(f'{{ {declared} (void)k; printf("%lld\\n", (long long){found.c()}); }}')
+            lines.append(f"{{ {declared} out[{len(want)}] = {found.c()}; }}")
             want.append(found.evaluate(cell))
-    source = tmp_path / "print.c"
-    source.write_text("#include <stdio.h>\n" + C_PRELUDE + "int main(void) {\n" + "\n".join(lines) + "\nreturn 0; }\n")
-    subprocess.run(["cc", "-o", tmp_path / "print", source], check=True)
-    printed = subprocess.run([tmp_path / "print"], check=True, capture_output=True, text=True).stdout
-    assert [int(line) for line in printed.split()] == want
+    condition = parse("not (rows < 3 and cols == 2) or k >= 4", NAMES, "condition")
+    lines.append(f"{{ long long rows = 1, cols = 2, k = 3; out[{len(want)}] = {condition.c()}; }}")
+    want.append(0)
+    source = C_PRELUDE + "__kernel void values(__global long long *out) {\n" + "\n".join(lines) + "}\n"
+    source = source.replace("long long", "long").replace("LL", "L")
+    assert run_c(source, len(want), tmp_path) == want
