@@ -20,10 +20,10 @@ from qualify.identity import content
 from qualify.model import Document, Name, Ratio, Segment, ratio
 from qualify.plan import Node, Omitted, Planned
 from qualify.subject import Subject
+from qualify.workspace import PIPELINES
 
 Gates = Mapping[str, Gate[Any, Any]]
 Stage = Literal["screen", "promote"]
-PIPELINES = "pipelines.yaml"
 DEFAULT = "default"
 
 
