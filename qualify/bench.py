@@ -10,11 +10,13 @@ import hashlib
 import os
 import queue
 import struct
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Self, TypeVar
 
 from qualify import fill, seeds, toolkits
@@ -171,7 +173,7 @@ class Rig:
         """The rig of a toolkit by name, `pocl-3.0`. Raises RigError if toolkit, device or linker is not here."""
         found = toolkits.find(toolkit)
         nursery = Nursery()
-        job = Job("compile", found.worker, found.compile_bytes, COMPILE_OUTPUT_BYTES, found.tools)
+        job = Job("compile", found.worker, found.compile_bytes, COMPILE_OUTPUT_BYTES, found.tools, found.variables)
         compilers = _Compilers(nursery, job)
         try:
             described = compilers.describe()
@@ -202,15 +204,29 @@ class Rig:
     def measuring(self) -> Iterator[MeasuringSession]:
         """A fresh measuring worker whose canary ran right, alone with the board. Raises RigError."""
         toolkit, harness = self._toolkit, self._compilers.harness()
-        with board_lock(self.board.uuid, self._closed):
-            job = Job("measure", toolkit.worker, toolkit.measure_bytes, MEASURE_OUTPUT_BYTES, toolkit.tools)
-            child = self._nursery.start(job)
+        with self._board_alone():
+            child = self._nursery.start(
+                Job(
+                    "measure",
+                    toolkit.worker,
+                    toolkit.measure_bytes,
+                    MEASURE_OUTPUT_BYTES,
+                    toolkit.tools,
+                    toolkit.variables,
+                )
+            )
             try:
                 session = MeasuringSession(child)
                 session.open(harness)
                 yield session
             finally:
                 self._nursery.end(child)
+
+    def _board_alone(self) -> AbstractContextManager[None]:
+        """The board's lock; the virtual board is one for every rig, so it has none."""
+        if self._toolkit.worker == "simulated":
+            return nullcontext()
+        return board_lock(self.board.uuid, Path(tempfile.gettempdir()), self._closed)
 
     def evaluate(self, subject: Subject, variant: Variant, seed: str) -> Outputs:
         """The exact outputs for the inputs that (variant, seed) gives. Raises ChildLost, RigError."""
@@ -256,6 +272,7 @@ class Rig:
         """What the sandbox could not apply here, how many workers were started, how many were lost and how."""
         return {
             "toolkit": self._toolkit.name,
+            "inherited": {**self._toolkit.variables},
             "not_applied": [*sorted(self._nursery.unapplied)],
             "workers_started": {**self._nursery.started},
             "workers_lost": {**self._losses},

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,13 +51,17 @@ How = Literal["died", "hung", "flooded", "protocol"]
 
 @dataclass(frozen=True)
 class Job:
-    """What to start: the worker's kind and name, its address space, what its PATH holds, how much it may print."""
+    """What to start: the worker's kind and name, its address space, and how much it may print.
+
+    `tools` is what its PATH holds, `variables` what it is given beside the clean environment.
+    """
 
     kind: Kind
     name: str
     memory_bytes: int
     output_bytes: int
     tools: Mapping[str, Path] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class ChildLost(Exception):
@@ -257,7 +261,6 @@ class Nursery:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker starter")
         self._lock = threading.Lock()
         self._children: set[Child] = set()
-        self._closed = False
         self.started: dict[str, int] = {"compile": 0, "measure": 0, "reference": 0}
         self.unapplied: set[str] = set()
 
@@ -265,8 +268,8 @@ class Nursery:
         """A ready worker. Raises RigError if it cannot start or the nursery is closed."""
         try:
             child = self._starter.submit(self._start, job).result()
-        except RuntimeError as error:
-            raise RigError("the work was interrupted", fix="run the command again") from error
+        except (RuntimeError, CancelledError) as error:
+            raise RigError("the work was interrupted and its workers ended", fix="run the command again") from error
         try:
             self.unapplied.update(child.ready())
         except BaseException:
@@ -329,7 +332,7 @@ def _start(job: Job, folder: Path, descriptor: int) -> tuple[subprocess.Popen[by
         process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module, no shell.
             [sys.executable, "-P", "-m", "qualify.workers", job.kind, job.name, *options],
             cwd=folder / "work",
-            env=environment(folder),
+            env={**environment(folder), **job.variables},
             stdin=subprocess.DEVNULL,
             stdout=writing,
             stderr=writing,

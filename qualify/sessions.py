@@ -10,7 +10,6 @@ import fcntl
 import os
 import re
 import stat
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -175,9 +174,12 @@ def _fits(step: Step, record: Record) -> bool:
 
 
 @contextmanager
-def board_lock(uuid: str, closed: threading.Event) -> Iterator[None]:
-    """Hold the board: one session on this machine, whoever runs it (R8.2). Waits; raises RigError once `closed`."""
-    descriptor = _open_lock(Path(tempfile.gettempdir()) / f"qualify-board-{re.sub(r'[^A-Za-z0-9._-]', '-', uuid)}.lock")
+def board_lock(uuid: str, folder: Path, closed: threading.Event) -> Iterator[None]:
+    """Hold the board: one session on this machine, whoever runs it (R8.2). Waits; raises RigError once `closed`.
+
+    `folder` is the system's temporary folder, which all workspaces share.
+    """
+    descriptor = _open_lock(folder / f"qualify-board-{re.sub(r'[^A-Za-z0-9._-]', '-', uuid)}.lock")
     try:
         while not _locked(descriptor):
             if closed.is_set():

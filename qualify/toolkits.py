@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ _GIB = 1 << 30
 class Toolkit:
     """One toolkit that can be started here. `worker` names its compiler and device, `version` is major.minor.
 
-    `tools` is all that its workers find on their PATH. A compile worker's address space is small, so that a macro
+    `tools` is all that its workers find on their PATH, `variables` all that they inherit from this environment: where
+    the OpenCL loader finds its platforms, if that is set. A compile worker's address space is small, so that a macro
     bomb dies before the machine swaps; a measuring worker's grows by what its arena needs.
     """
 
@@ -29,6 +31,7 @@ class Toolkit:
     compile_bytes: int
     measure_bytes: int
     tools: Mapping[str, Path] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def find(name: str) -> Toolkit:
@@ -64,5 +67,12 @@ def _pocl(name: str, version: str) -> Toolkit:
             f"{name}: expected `ld` on PATH, found none; PoCL aborts at the first launch without it",
             fix="install binutils (apt-get install binutils), or add the folder of `ld` to PATH",
         )
-    tools = {"ld": Path(linker).resolve()}
-    return Toolkit(name, "opencl", version, compile_bytes=2 * _GIB, measure_bytes=6 * _GIB, tools=tools)
+    return Toolkit(
+        name,
+        "opencl",
+        version,
+        compile_bytes=2 * _GIB,
+        measure_bytes=6 * _GIB,
+        tools={"ld": Path(linker).resolve()},
+        variables={key: os.environ[key] for key in ("OCL_ICD_VENDORS",) if key in os.environ},
+    )

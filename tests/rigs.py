@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
+from qualify import arena, fill
 from qualify.bench import Rig
 from qualify.contract import (
     Argument,
@@ -19,6 +21,7 @@ from qualify.contract import (
 )
 from qualify.domain import Domain, Runtime
 from qualify.identity import content, identify
+from qualify.steps import Arena, ArmName, Fill, Read, Run, Slot, Step, Zones
 from qualify.subject import Subject
 
 N = 1000
@@ -102,3 +105,37 @@ class Trial:
             timing=Timing(),
             limits=self.rig.limits,
         )
+
+    def run(self, subject: Subject, arm: ArmName = "candidate", *, timeout_s: float = 30.0) -> bytes:
+        """Fill, launch once and read y back, in a fresh session. Raises WorkerLost."""
+        with self.rig.bench(subject, {}).session(subject, arm) as session:
+            session.run(filled(), 60.0)
+            session.run(launched(arm), timeout_s)
+            return session.taken()[0]
+
+
+SEED = "0123456789abcdef"
+#: Where the launch is among the steps below, as a loss names it.
+LAUNCH = "launch 1 of 3"
+_BUFFERS = tuple(argument for argument in ARGUMENTS if argument.is_buffer)
+
+
+def filled() -> list[Step]:
+    """An arena with filled buffers."""
+    layout = arena.layout(ARGUMENTS, 1)
+    whole = Arena(size_bytes=layout.size_bytes, placements=layout.placements, zone_seed=SEED)
+    return [whole, *(Fill(buffer=f"{each.name}.0", recipe=fill.recipe(each, "ordinary", SEED)) for each in _BUFFERS)]
+
+
+def launched(arm: ArmName) -> list[Step]:
+    """One launch of an arm, its zones looked at, its output read."""
+    number = Slot(argument="n", value=N.to_bytes(4, "little").hex())
+    slots = (*(Slot(argument=argument.name, buffer=argument.name) for argument in _BUFFERS), number)
+    return [Run(arm=arm, launches=LAUNCHES, slots=slots), Zones(), Read(buffer="y.0")]
+
+
+def sums() -> bytes:
+    """What a right kernel leaves in y, rounded once from the exact sums."""
+    inputs = [fill.generate(fill.recipe(argument, "ordinary", SEED), N) for argument in ARGUMENTS[1:3]]
+    a, b = (struct.unpack(f"<{N}f", data) for data in inputs)
+    return struct.pack(f"<{N}f", *(x + y for x, y in zip(a, b, strict=True)))

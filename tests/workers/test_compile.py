@@ -1,26 +1,13 @@
 """The compile worker: what it builds, what it refuses as data, what it is lost to."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from qualify.bench import Rig
 from qualify.gate import WorkerLost
 from qualify.objectcode import Built
-from tests.rigs import HONEST, TOOLKITS, Trial, composed, kernel
-
-
-@pytest.fixture(scope="module")
-def pocl() -> Iterator[Rig]:
-    with Rig.open("pocl-3.0") as rig:
-        yield rig
-
-
-@pytest.fixture(scope="module")
-def simulated() -> Iterator[Rig]:
-    with Rig.open("simulated-1.0") as rig:
-        yield rig
+from tests.rigs import HONEST, Trial, composed, kernel
 
 
 def build(rig: Rig, *texts: bytes, **how: object) -> Built:
@@ -30,10 +17,9 @@ def build(rig: Rig, *texts: bytes, **how: object) -> Built:
     return rig.bench(subject, {}).build(arm)
 
 
-@pytest.mark.parametrize("toolkit", TOOLKITS)
-def test_a_kernel_is_described_by_its_own_parameters(toolkit: str, pocl: Rig, simulated: Rig) -> None:
-    rig = pocl if toolkit == "pocl-3.0" else simulated
-    report = build(rig, HONEST["opencl" if rig is pocl else "simulated"])
+def test_a_kernel_is_described_by_its_own_parameters(trial: Trial) -> None:
+    rig = trial.rig
+    report = build(rig, HONEST["simulated" if rig.domain_arch == "virtual" else "opencl"])
     assert report.state == "built", report.log
     entry = report.entry("add")
     assert entry is not None

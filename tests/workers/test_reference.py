@@ -1,7 +1,6 @@
 """The reference worker: exact inputs in, exact outputs out, and a wrong reference named."""
 
 import struct
-from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
@@ -11,13 +10,6 @@ from qualify.bench import Rig
 from qualify.errors import RigError
 from qualify.gate import WorkerLost
 from tests.rigs import ARGUMENTS, HONEST, N, Trial
-
-
-@pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
-    with Rig.open("simulated-1.0") as rig:
-        yield rig
-
 
 SEED = "0123456789abcdef"
 
@@ -35,15 +27,15 @@ def device_input(name: str) -> tuple[float, ...]:
     return struct.unpack(f"<{N}f", fill.generate(fill.recipe(argument, "ordinary", SEED), N))
 
 
-def test_the_outputs_are_exact_for_the_very_inputs_of_the_device(rig: Rig) -> None:
-    found = exact(rig, "return {'y': inputs['a'] + inputs['b']}")
+def test_the_outputs_are_exact_for_the_very_inputs_of_the_device(simulated: Rig) -> None:
+    found = exact(simulated, "return {'y': inputs['a'] + inputs['b']}")
     pairs = zip(device_input("a"), device_input("b"), strict=True)
     assert [Fraction(value) for value in found] == [Fraction(a) + Fraction(b) for a, b in pairs]
 
 
-def test_the_cell_and_the_scalars_are_given(rig: Rig) -> None:
+def test_the_cell_and_the_scalars_are_given(simulated: Rig) -> None:
     body = "return {'y': np.full(cell['n'], inputs['n'] + (cell['dtype'] == 'float32'), dtype=np.float64)}"
-    assert exact(rig, body) == (N + 1.0,) * N
+    assert exact(simulated, body) == (N + 1.0,) * N
 
 
 @pytest.mark.parametrize(
@@ -59,21 +51,23 @@ def test_the_cell_and_the_scalars_are_given(rig: Rig) -> None:
         ("return (", "Python that can be imported", "SyntaxError"),
     ],
 )
-def test_a_wrong_reference_is_a_rig_error_that_names_its_file(body: str, expected: str, got: str, rig: Rig) -> None:
+def test_a_wrong_reference_is_a_rig_error_that_names_its_file(
+    body: str, expected: str, got: str, simulated: Rig
+) -> None:
     with pytest.raises(RigError) as caught:
-        exact(rig, body)
+        exact(simulated, body)
     assert str(caught.value).startswith("op/reference.py: add: expected")
     assert expected in str(caught.value)
     assert got in str(caught.value)
     assert "mend add in op/reference.py" in caught.value.fix
 
 
-def test_what_is_not_finite_may_be_exact_for_exceptional_inputs(rig: Rig) -> None:
-    assert exact(rig, "return {'y': inputs['a'] * np.inf}", "exceptional")
+def test_what_is_not_finite_may_be_exact_for_exceptional_inputs(simulated: Rig) -> None:
+    assert exact(simulated, "return {'y': inputs['a'] * np.inf}", "exceptional")
 
 
-def test_a_lost_reference_blames_nobody_and_is_replaced(rig: Rig) -> None:
+def test_a_lost_reference_blames_nobody_and_is_replaced(simulated: Rig) -> None:
     with pytest.raises(WorkerLost) as caught:
-        exact(rig, "os._exit(3)")
+        exact(simulated, "os._exit(3)")
     assert (caught.value.loss.step, caught.value.loss.arm, caught.value.loss.exit_code) == ("reference", None, 3)
-    assert exact(rig, "return {'y': inputs['a'] + inputs['b']}")
+    assert exact(simulated, "return {'y': inputs['a'] + inputs['b']}")

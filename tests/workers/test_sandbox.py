@@ -1,0 +1,237 @@
+"""What a worker lives in, and that nothing of it is left: real processes, seen from outside."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qualify.bench import Rig
+from qualify.errors import RigError
+from qualify.gate import Loss, WorkerLost
+from qualify.sessions import board_lock
+from qualify.steps import Digest
+from tests.house.tree import ROOT
+from tests.rigs import HONEST, LAUNCH, SEED, Trial, filled, kernel
+
+HANG = b'{"entries": {"add": {"does": "add", "fault": "hang"}}}'
+PARENT = """
+import sys, threading
+from qualify.bench import Rig
+from tests.rigs import Trial
+with Rig.open("simulated-1.0") as rig:
+    trial = Trial(rig)
+    subject = trial.subject(sys.argv[1].encode())
+    with rig.bench(subject, {}).session(subject, "candidate"):
+        print("open", flush=True)
+        threading.Event().wait()
+"""
+
+
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """A process's state letter and its parent; ("gone", 0) where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "gone", 0
+    return fields[0], int(fields[1])
+
+
+def workers(parent: int) -> set[int]:
+    """The worker processes of a process."""
+    numbers = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+    return {pid for pid in numbers if state_and_parent(pid)[1] == parent and "qualify.workers" in words(pid)}
+
+
+def words(pid: int) -> list[str]:
+    """A process's command line."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+
+
+def children(parent: int) -> dict[str, int]:
+    """One worker of each kind that a process has."""
+    return {words(pid)[words(pid).index("qualify.workers") + 1]: pid for pid in workers(parent)}
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not come true")
+
+
+def test_a_worker_has_nothing_of_its_parents(pocl: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "of the parent")
+    trial = Trial(pocl)
+    subject = trial.subject(HONEST["opencl"])
+    with pocl.bench(subject, {}).session(subject, "candidate"):
+        pid = children(os.getpid())["measure"]
+        pairs = (item.partition("=") for item in Path(f"/proc/{pid}/environ").read_text().split("\0") if item)
+        environment = {key: value for key, _, value in pairs}
+        folder = Path(environment["HOME"]).parent
+        limits = Path(f"/proc/{pid}/limits").read_text()
+        assert os.getsid(pid) == pid
+        assert Path(f"/proc/{pid}/cwd").resolve() == folder / "work"
+        assert [tool.name for tool in Path(environment["PATH"]).iterdir()] == ["ld"]
+    for key in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "POCL_CACHE_DIR", "PATH"):
+        assert Path(environment.pop(key)).is_relative_to(folder)
+    assert (environment.pop("POCL_KERNEL_CACHE"), environment.pop("PYOPENCL_NO_CACHE")) == ("0", "1")
+    rest = {"LC_ALL", "OPENBLAS_NUM_THREADS", "PYOPENCL_COMPILER_OUTPUT", "PYTHONHASHSEED", "PYTHONUSERBASE"}
+    assert set(environment) <= rest
+    assert f"{6 << 30} " in limits
+    assert "Max core file size        0" in limits
+    assert not folder.exists()
+    account = pocl.account()
+    assert isinstance(account, dict)
+    assert account["not_applied"] in ([], ["process limit"])
+
+
+def test_nothing_is_left_after_the_rig_closes() -> None:
+    others = workers(os.getpid())
+    with Rig.open("simulated-1.0") as rig:
+        trial = Trial(rig)
+        subject = trial.subject(HONEST["simulated"])
+        rig.bench(subject, {}).exact(subject, "ordinary", SEED)
+        with rig.bench(subject, {}).session(subject, "candidate"):
+            pids = workers(os.getpid()) - others
+            rig.close()
+    assert len(pids) == 3
+    assert all(state_and_parent(pid)[0] == "gone" for pid in pids)
+    with pytest.raises(RigError, match="interrupted"):
+        rig.bench(subject, {}).exact(subject, "ordinary", SEED)
+
+
+def test_workers_die_with_a_killed_parent(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PARENT, HONEST["simulated"].decode()]
+    parent = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)})
+    with parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"open\n"
+        orphans = children(parent.pid)
+        assert set(orphans) == {"compile", "measure"}
+        parent.kill()
+    eventually(lambda: all(state_and_parent(pid)[0] in ("gone", "Z") for pid in orphans.values()), "the workers' death")
+
+
+def test_closing_the_rig_blames_no_kernel() -> None:
+    """An interrupt kills the candidate's worker in the middle of its launch: that is no verdict on it."""
+    caught: list[Exception] = []
+    with Rig.open("simulated-1.0") as rig:
+        trial = Trial(rig)
+        subject = trial.subject(HANG)
+
+        def gate() -> None:
+            try:
+                trial.run(subject, timeout_s=60.0)
+            except (RigError, WorkerLost) as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=gate)
+        thread.start()
+        eventually(lambda: "measure" in children(os.getpid()), "the measuring worker's start")
+        rig.close()
+        thread.join()
+    assert [type(error) for error in caught] == [RigError]
+
+
+def test_a_worker_ignores_an_interrupt_and_is_lost_to_a_kill(simulated: Rig) -> None:
+    """Ctrl-C is the parent's to handle; any other end is seen, with its signal and the step that it hit."""
+    subject = Trial(simulated).subject(HONEST["simulated"])
+    with simulated.bench(subject, {}).session(subject, "candidate") as session:
+        session.run(filled(), 30.0)
+        pid = children(os.getpid())["measure"]
+        os.kill(pid, signal.SIGINT)
+        assert len(session.run([Digest(buffers=("y.0",))], 30.0)) == 1
+        os.kill(pid, signal.SIGTERM)
+        with pytest.raises(WorkerLost) as caught:
+            session.run([Digest(buffers=("y.0",))], 30.0)
+    assert caught.value.loss.model_copy(update={"step": ""}) == Loss(how="died", step="", arm=None, signal=15)
+
+
+def test_garbage_on_the_channel_is_a_loss(pocl: Rig) -> None:
+    """A kernel that writes to every descriptor of its worker: hostile, and no traceback of ours."""
+    garbage = kernel("""
+        if (get_global_id(0)) return;
+        char text[64];
+        for (int i = 0; i < 64; i++) text[i] = 1;
+        for (long to = 3; to < 32; to++) {
+            long done;
+            __asm__ volatile("syscall" : "=a"(done) : "a"(1L), "D"(to), "S"(text), "d"(64L) : "rcx", "r11", "memory");
+        }""")
+    trial = Trial(pocl)
+    with pytest.raises(WorkerLost) as caught:
+        trial.run(trial.subject(garbage))
+    loss = caught.value.loss
+    assert (loss.how, loss.step, loss.arm) == ("protocol", LAUNCH, "candidate")
+
+
+def test_a_board_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    """The second one waits until the first one ends, or until its own rig is closed."""
+    order: list[str] = []
+    going, closed = threading.Event(), threading.Event()
+
+    def hold(name: str, event: threading.Event) -> None:
+        try:
+            with board_lock("b", tmp_path, event):
+                order.append(name)
+        except RigError:
+            order.append(f"{name} interrupted")
+
+    closed.set()
+    with board_lock("b", tmp_path, going):
+        waiting = threading.Thread(target=hold, args=("second", going))
+        waiting.start()
+        hold("third", closed)
+        order.append("first")
+    waiting.join()
+    assert order == ["third interrupted", "first", "second"]
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_a_lock_that_is_no_file_is_refused(kind: str, tmp_path: Path) -> None:
+    lock = tmp_path / "qualify-board-b.lock"
+    if kind == "link":
+        lock.symlink_to(tmp_path / "elsewhere")
+    elif kind == "fifo":
+        os.mkfifo(lock)
+    else:
+        lock.mkdir()
+    with pytest.raises(RigError, match="lock"), board_lock("b", tmp_path, threading.Event()):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_no_linker_is_a_rig_error_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RigError, match="expected `ld` on PATH") as caught:
+        Rig.open("pocl-3.0")
+    assert "binutils" in caught.value.fix
+
+
+def test_no_platform_is_a_rig_error_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path / "none"))
+    with pytest.raises(RigError, match="OpenCL platform") as caught:
+        Rig.open("pocl-3.0")
+    assert "pip install 'qualify[opencl]'" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "says"),
+    [
+        ("pocl-9.9", "expected pocl-9.9, got pocl-3.0"),
+        ("simulated-2.0", "expected simulated-2.0, got simulated-1.0"),
+        ("cuda-13.2", "no CUDA device"),
+        ("pocl", "expected a toolkit such as"),
+    ],
+)
+def test_a_toolkit_that_is_not_here_is_named(toolkit: str, says: str) -> None:
+    before = workers(os.getpid())
+    with pytest.raises(RigError, match=says):
+        Rig.open(toolkit)
+    assert workers(os.getpid()) == before
