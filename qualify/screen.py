@@ -147,6 +147,7 @@ class _Screening:
     ) -> Plan:
         request = self.request
         nodes = self.pipelines.order(request.pipeline, "screen", domain, self.gates, request.until)
+        left_out = self.pipelines.left_out(request.pipeline, "screen", domain)
         return Plan(
             judgement=JUDGEMENT,
             run=run_id(datetime.now(UTC), item.operation, domain, os.urandom(4)),
@@ -160,7 +161,7 @@ class _Screening:
             board=rig.board,
             after=after,
             nodes=nodes,
-            subjects=tuple(pipeline.gates_for(nodes, subject, self.gates) for subject in selection.subjects),
+            subjects=tuple(pipeline.gates_for(nodes, subject, self.gates, left_out) for subject in selection.subjects),
             falls_back=selection.falls_back,
             seed_sha256=hashlib.sha256(seed).hexdigest(),
             inputs_sha256={path: hashlib.sha256(data).hexdigest() for path, data in inputs.items()},
