@@ -6,11 +6,15 @@ import importlib
 
 from qualify.workers.compilers.base import Compiler
 
-_CLASSES = {"opencl": "OpenCLCompiler", "simulated": "SimulatedCompiler"}
+_CLASSES = {
+    "cuda": ("nvrtc", "NvrtcCompiler"),
+    "opencl": ("opencl", "OpenCLCompiler"),
+    "simulated": ("simulated", "SimulatedCompiler"),
+}
 
 
 def open_compiler(name: str) -> Compiler:
     """The compiler of that name. Raises RigError if its library or device is not here, KeyError if unknown."""
-    module = importlib.import_module(f"qualify.workers.compilers.{name}")
-    compiler: Compiler = getattr(module, _CLASSES[name])()
+    file, kind = _CLASSES[name]
+    compiler: Compiler = getattr(importlib.import_module(f"qualify.workers.compilers.{file}"), kind)()
     return compiler
