@@ -1,5 +1,6 @@
 """What a cubin says, read from objects of five toolkits and two header layouts; anything else is refused."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from qualify.ptx import Variable, scan
 from qualify.resources import parse_report
-from qualify.workers.compilers.cubin import Cubin, CubinEntry, CubinError, read
+from qualify.workers.compilers.cubin import Cubin, CubinEntry, CubinError, read, sm_number
 
 DATA = Path(__file__).parents[1] / "data" / "cubins"
 FACTS = sorted(path.stem for path in DATA.glob("facts-*.cubin"))
@@ -136,6 +137,20 @@ def test_the_object_and_its_ptx_agree(name: str) -> None:
 def test_the_suffix_is_the_notes_or_unknown(name: str, sm: int, target: str | None, tool: str) -> None:
     found = cubin(name)
     assert (found.sm, found.target, found.tool) == (sm, target, tool)
+
+
+HEADERS = re.findall(
+    r"^\S+_sm_(\d+)[af]? abi (\d) e_version \S+ flags (0x\w+) ",
+    (DATA.parent / "cases/F10.txt").read_text(),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("number", "abi", "flags"), HEADERS)
+def test_flags_of_both_layouts_give_the_targets_number(number: str, abi: str, flags: str) -> None:
+    """Eighteen headers of five releases; none tells a suffix that the next release would tell too."""
+    assert len(HEADERS) == 18
+    assert sm_number(int(abi), int(flags, 16)) == int(number)
 
 
 def test_a_relocatable_object_is_not_linked() -> None:

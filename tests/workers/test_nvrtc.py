@@ -145,6 +145,46 @@ def test_a_suffix_is_the_routes(worker: Child) -> None:
     assert plain.findings[0].text.endswith("not supported on .target 'sm_90'; a variant may have it: sm_90a")
 
 
+def test_one_source_for_two_targets_is_two_objects(worker: Child) -> None:
+    """The plain target compiles and writes nothing: the object says which of the two it is, nothing else here does."""
+    guarded = (
+        b"#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n" + PLAIN + b'#else\nextern "C" __global__ void plain(int *) {}\n#endif\n'
+    )
+    empty, full = (build(worker, guarded, target=target)[0] for target in ("sm_90", "sm_90a"))
+    assert (empty.state, empty.target, full.target) == ("built", "sm_90", "sm_90a")
+    assert entry(empty, "plain").registers_per_thread != entry(full, "plain").registers_per_thread
+
+
+def test_a_residency_promise_is_judged_for_each_target(worker: Child) -> None:
+    kept, dropped = (
+        build(worker, report("report"), symbols=("crowded",), target=name)[0] for name in ("sm_90", "sm_86")
+    )
+    assert entry(kept, "crowded").spill_store_bytes
+    assert not kept.findings
+    assert entry(dropped, "crowded").spill_store_bytes == 0
+    assert [(item.kind, item.entry, item.target) for item in dropped.findings] == [
+        ("launch-bounds", "crowded", "sm_86")
+    ]
+    assert [entry(built, "crowded").min_blocks for built in (kept, dropped)] == [8, 8]
+
+
+def test_whatever_changes_in_a_module_changes_the_object(worker: Child) -> None:
+    """Nothing is served from a cache that does not see it: a constant, an included fragment, a define, a name."""
+    header, text = b"#define VALUE 1\n", b'extern "C" __global__ void plain(int *out) { out[0] = VALUE + MORE; }\n'
+    paths = ("value.h", "op/k.cu")
+    variants = (
+        build(worker, header, text, paths=paths, defines={"MORE": "1"}),
+        build(worker, header.replace(b"1", b"5"), text, paths=paths, defines={"MORE": "1"}),
+        build(worker, header, text, paths=paths, defines={"MORE": "7"}),
+        build(worker, header, text.replace(b"out[0]", b"out[1]"), paths=paths, defines={"MORE": "1"}),
+        build(worker, header, text.replace(b"plain", b"ready"), symbols=("ready",), paths=paths, defines={"MORE": "1"}),
+    )
+    assert len({built.object_blake3 for built, _ in variants}) == len(variants)
+    assert all(
+        entry(built, "ready" if built.entry("ready") else "plain").spill_store_bytes == 0 for built, _ in variants
+    )
+
+
 def test_a_refused_build_with_a_complete_record_is_refused(worker: Child) -> None:
     built, data = build(worker, report("oversized"), symbols=("oversized",))
     assert "300000 bytes smem" in built.log

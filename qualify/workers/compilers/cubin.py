@@ -197,10 +197,15 @@ def _attributes(section: _Section) -> Iterator[tuple[int, bytes]]:
         at += size
 
 
+def sm_number(abi: int, flags: int) -> int:
+    """The target's number in the header's flags: the low byte in ABI 7, the one above it in ABI 8."""
+    return flags & 0xFF if abi == 7 else flags >> 8 & 0xFF
+
+
 def _facts(elf: _Elf) -> Cubin:
     if elf.abi not in (7, 8):
         raise CubinError(f"ABI {elf.abi} where 7 and 8 are known")
-    sm = elf.flags & 0xFF if elf.abi == 7 else elf.flags >> 8 & 0xFF
+    sm = sm_number(elf.abi, elf.flags)
     entries = {
         number: CubinEntry(symbol=symbol.name)
         for number, symbol in enumerate(elf.symbols)
