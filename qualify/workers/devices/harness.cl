@@ -24,6 +24,12 @@ void put(__global uchar *to, ulong value, ulong bytes)
         vstore8(as_uchar8(value), 0, to);
         return;
     }
+    if (bytes >= 4) {
+        vstore4(as_uchar4((uint)value), 0, to);
+        to += 4;
+        value >>= 32;
+        bytes -= 4;
+    }
     for (ulong i = 0; i < bytes; i++)
         to[i] = (uchar)(value >> 8 * i);
 }
@@ -87,25 +93,29 @@ __kernel void unwritten(__global const uchar *from, ulong size, ulong bytes, ulo
     found[2 * item + 1] = first;
 }
 
-// Philox4x32-10: counter (index low, index high, block, 0), key the seed.
-uint4 philox(ulong index, uint block, ulong seed)
+// Philox4x32-10 of four elements in a row, a lane each: counter (index low, index high, block, 0), key the seed.
+typedef struct { uint4 a, b, c, d; } words;
+
+words philox(ulong first, uint block, ulong seed)
 {
-    uint a = (uint)index, b = (uint)(index >> 32), c = block, d = 0, k = (uint)seed, l = (uint)(seed >> 32);
+    ulong4 index = first + (ulong4)(0, 1, 2, 3);
+    words w = {convert_uint4(index), convert_uint4(index >> 32), (uint4)(block), (uint4)(0)};
+    uint k = (uint)seed, l = (uint)(seed >> 32);
     for (int round = 0; round < 10; round++) {
-        ulong p = (ulong)0xD2511F53u * a, q = (ulong)0xCD9E8D57u * c;
-        a = (uint)(q >> 32) ^ b ^ k;
-        b = (uint)q;
-        c = (uint)(p >> 32) ^ d ^ l;
-        d = (uint)p;
+        ulong4 p = convert_ulong4(w.a) * 0xD2511F53ul, q = convert_ulong4(w.c) * 0xCD9E8D57ul;
+        w.a = convert_uint4(q >> 32) ^ w.b ^ k;
+        w.b = convert_uint4(q);
+        w.c = convert_uint4(p >> 32) ^ w.d ^ l;
+        w.d = convert_uint4(p);
         k += 0x9E3779B9u;
         l += 0xBB67AE85u;
     }
-    return (uint4)(a, b, c, d);
+    return w;
 }
 
-long halves(uint word)
+uint4 halves(uint4 word)
 {
-    return (long)(word & 0xFFFFu) + (word >> 16);
+    return (word & 0xFFFFu) + (word >> 16);
 }
 
 // The nearest float to fixed / 2^32 as bits, ties to even.
@@ -129,27 +139,36 @@ ulong to_integer(long fixed, ulong sign, ulong greatest)
     return (ulong)clamp(nearest, least, (long)min(greatest, 1ul << 62));
 }
 
+// One work-item four elements.
 __kernel void values(__global uchar *to, ulong elements, uint bytes, uint normal, long base, long scale, ulong seed,
                      uint is_float, uint mantissa, int bias, ulong sign, ulong greatest, ulong overflow,
                      __global const ulong *specials, uint special_count)
 {
-    ulong element = get_global_id(0);
-    if (element >= elements)
+    ulong first = 4 * get_global_id(0);
+    if (first >= elements)
         return;
-    uint4 one = philox(element, 0, seed);
-    uint4 two = normal || special_count ? philox(element, 1, seed) : (uint4)(0);
-    long fixed = base;
+    words one = philox(first, 0, seed), two = {0, 0, 0, 0};
+    if (normal || special_count)
+        two = philox(first, 1, seed);
+    long fixed[4];
+    uint choose[4], which[4];
     if (normal) {
-        long sum = halves(one.x) + halves(one.y) + halves(one.z) + halves(one.w) + halves(two.x) + halves(two.y);
-        long centred = sum - 393210;
-        fixed += (scale >> 16) * centred + ((scale & 0xFFFF) * centred >> 16);
+        uint4 sum = halves(one.a) + halves(one.b) + halves(one.c) + halves(one.d) + halves(two.a) + halves(two.b);
+        long4 centred = convert_long4(sum) - 393210;
+        vstore4(base + (scale >> 16) * centred + ((scale & 0xFFFF) * centred >> 16), 0, fixed);
     } else {
-        fixed += (scale >> 32) * (long)one.x + (long)(((ulong)scale & 0xFFFFFFFFul) * one.x >> 32);
+        ulong4 part = ((ulong)scale & 0xFFFFFFFFul) * convert_ulong4(one.a) >> 32;
+        vstore4(base + (scale >> 32) * convert_long4(one.a) + convert_long4(part), 0, fixed);
     }
-    ulong bits = is_float ? to_float(fixed, mantissa, bias, sign, greatest, overflow) : to_integer(fixed, sign, greatest);
-    if (special_count && two.z % 8 == 0)
-        bits = specials[(ulong)two.w * special_count >> 32];
-    put(to + element * bytes, bits, bytes);
+    vstore4(two.c, 0, choose);
+    vstore4(two.d, 0, which);
+    for (ulong i = 0; i < min(4ul, elements - first); i++) {
+        ulong bits = is_float ? to_float(fixed[i], mantissa, bias, sign, greatest, overflow)
+                              : to_integer(fixed[i], sign, greatest);
+        if (special_count && choose[i] % 8 == 0)
+            bits = specials[(ulong)which[i] * special_count >> 32];
+        put(to + (first + i) * bytes, bits, bytes);
+    }
 }
 
 // FNV-1a 64, serial: one work-item a buffer of the arena.

@@ -7,7 +7,6 @@ worker after that. Whatever fails here is the rig's error: no candidate's code r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -30,8 +29,10 @@ T = TypeVar("T")
 _WIDE, _ALONE = 64, 1
 _RANGE_BYTES = 16 << 10  # A zone check is cut into pieces of this, so that all compute units share it.
 _RUN_WORDS = 4096
+_ELEMENTS_AN_ITEM = 4  # Of values: four Philox counters fill a vector.
 _TOUCH_BYTES = 64 << 10
 _GROUPS_A_UNIT = 64  # A unit of PoCL takes 32 groups in a row, so each unit finds some left.
+_LEAST_SHARED_BYTES = 64 << 10
 _SCRUBS = 50  # A unit that never comes within a second does not run.
 _FIX = "the OpenCL platform of this machine does not work; reinstall PoCL, or run where it does"
 _FLAGS = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
@@ -56,6 +57,7 @@ class Harness:
         self._program = rigged(lambda: self._build(binary), "the harness")
         self._kernels: dict[str, Any] = {}
         self._kept: list[Any] = []
+        self._uses: dict[str, Memory] = {}
 
     def _build(self, binary: bytes | None) -> Any:
         if binary is not None:
@@ -79,19 +81,24 @@ class Harness:
         memory: Memory = np.frombuffer(allocation.buf, dtype=np.uint8)[start : start + size_bytes]
         return memory
 
-    @cached_property
-    def _nowhere(self) -> Memory:
-        return rigged(lambda: self.allocate(8), "8 bytes of memory")
-
     def table(self, numbers: Sequence[int]) -> Memory:
-        """Device memory that holds these 64-bit numbers."""
-        memory = self.results(len(numbers))
+        """Device memory that holds these 64-bit numbers, until the next table."""
+        memory = self._shared("table", len(numbers))
         memory.view(np.uint64)[: len(numbers)] = np.array(numbers, dtype=np.uint64)
         return memory
 
     def results(self, count: int) -> Memory:
-        """Device memory for `count` 64-bit numbers."""
-        return rigged(lambda: self.allocate(8 * max(count, 1)), "memory for results")
+        """Device memory for `count` 64-bit numbers, until the next results."""
+        return self._shared("results", count)
+
+    def _shared(self, use: str, count: int) -> Memory:
+        """The first `count` numbers (at least one) of the one memory of that use, which grows."""
+        count = max(count, 1)
+        memory = self._uses.get(use)
+        if memory is None or len(memory) < 8 * count:
+            size = max(8 * count, _LEAST_SHARED_BYTES)
+            memory = self._uses[use] = rigged(lambda: self.allocate(size), f"{size} bytes of {use}")
+        return memory[: 8 * count]
 
     # Kernels ---------------------------------------------------------------------------------------------------------
 
@@ -139,7 +146,7 @@ class Harness:
         is_float = dtype.kind == "float"
         return self._enqueue(
             "values",
-            elements,
+            -(-elements // _ELEMENTS_AN_ITEM),
             _WIDE,
             memory,
             _u64(elements),
@@ -184,13 +191,8 @@ class Harness:
     def touch(self, memory: Memory) -> Any:
         """Read memory through every cache."""
         items = -(-len(memory) // _TOUCH_BYTES)
-        return self._enqueue("touch", items, _ALONE, memory, _u64(len(memory)), _u64(_TOUCH_BYTES), self._sums(items))
-
-    def _sums(self, count: int) -> Memory:
-        """Somewhere for sums that nobody reads."""
-        if 8 * count > len(self._nowhere):
-            self.__dict__["_nowhere"] = self.results(count)
-        return self._nowhere
+        sums = self._shared("sums", items)
+        return self._enqueue("touch", items, _ALONE, memory, _u64(len(memory)), _u64(_TOUCH_BYTES), sums)
 
     def set_bytes(self, memory: Memory, byte: int) -> Any:
         """Set every byte of a buffer of at least one."""
