@@ -62,6 +62,14 @@ class NvrtcCompiler(Compiler):
         board = Board(name="none", uuid="none", driver="none", addressing="unknown", limits=self._limits(self._arch))
         return Described(version=release, toolkit_build=self._build_name(), arch=self._arch, board=board)
 
+    def readable(self) -> tuple[Path, ...]:
+        """The toolkit's headers and libraries."""
+        return (*self._toolkit.includes, self._toolkit.library.parent, self._toolkit.builtins.parent)
+
+    def canary(self) -> None:
+        """Compile an empty kernel. Raises RigError: no module can be blamed after that."""
+        self._version()
+
     def harness(self) -> bytes:
         """The harness's own kernels for the architecture. Raises RigError if the toolkit does not take them."""
         folder = package_files("qualify.workers.devices")
@@ -128,7 +136,11 @@ class NvrtcCompiler(Compiler):
         return limits(target, self._nvrtc.release)
 
     def _build_name(self) -> str:
-        """The full version, as NVRTC writes it into its PTX, and a digest of its libraries and headers (R6.3)."""
+        """The full version, and a digest of the toolkit's libraries and headers (R6.3)."""
+        return f"cuda-{self._version()}-{self._digest()}"
+
+    def _version(self) -> str:
+        """The full version, as NVRTC writes it into the PTX of an empty kernel."""
         made = self._nvrtc.compile(_NOTHING, {}, self._options(self._arch, ()))
         version = _VERSION.search(made.ptx)
         if version is None:
@@ -137,7 +149,7 @@ class NvrtcCompiler(Compiler):
                 f"{self._toolkit.library}: expected PTX that names its compiler, got {got}",
                 fix="install the toolkit again",
             )
-        return f"cuda-{version[1].decode()}-{self._digest()}"
+        return version[1].decode()
 
     def _digest(self) -> str:
         digest = blake3(derive_key_context="qualify 1 toolkit files")
