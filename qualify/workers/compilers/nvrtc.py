@@ -152,13 +152,18 @@ class NvrtcCompiler(Compiler):
         return version[1].decode()
 
     def _digest(self) -> str:
-        digest = blake3(derive_key_context="qualify 1 toolkit files")
+        """A digest of every header and of both libraries. Raises RigError for a file that cannot be read."""
         roots = [folder for folder in self._toolkit.includes if not {*folder.parents} & {*self._toolkit.includes}]
-        for folder in roots:
-            for path in sorted(item for item in folder.rglob("*") if item.is_file()):
-                digest.update(f"{path.relative_to(folder)}\0".encode() + blake3(path.read_bytes()).digest())
-        for path in (self._toolkit.library, self._toolkit.builtins):
-            digest.update(blake3(path.read_bytes()).digest())
+        digest = blake3(derive_key_context="qualify 1 toolkit files")
+        try:
+            for folder in roots:
+                for path in sorted(item for item in folder.rglob("*") if item.is_file()):
+                    digest.update(f"{path.relative_to(folder)}\0".encode() + blake3(path.read_bytes()).digest())
+            for path in (self._toolkit.library, self._toolkit.builtins):
+                digest.update(blake3(path.read_bytes()).digest())
+        except OSError as error:
+            fix = "keep the toolkit's files themselves in its folder, not links to other places"
+            raise RigError(f"expected every file of the toolkit to be readable, got {error}", fix=fix) from error
         return digest.hexdigest()[:16]
 
 
