@@ -169,6 +169,7 @@ def test_a_segment_stamps_every_unit_and_digests_every_set(session: MeasuringSes
     (alone,) = do(session, Digest(buffers=tuple(f"y.{number}" for number in range(SETS))))
     stamps = timed(session, segment((3, 0, 5, 1), (2, 6, 4, 7), passes=2))
     assert isinstance(alone, Digests)
+    assert alone.values == tuple(fnv1a64(data) for data in read(session, *(f"y.{number}" for number in range(SETS))))
     assert stamps.digests == tuple((alone.values[number],) for number in (3, 0, 5, 1, 2, 6, 4, 7))
     assert len(set(stamps.digests)) == SETS
     assert len(stamps.unit_end_ns) == 2

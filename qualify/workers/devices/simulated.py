@@ -18,7 +18,7 @@ from qualify.domain import Board
 from qualify.elements import DTYPES
 from qualify.errors import DocumentError, RigError
 from qualify.fill import generate, zone_bytes
-from qualify.fnv import fnv1a64
+from qualify.fnv import OFFSET_BASIS, PRIME, fnv1a64
 from qualify.steps import (
     Answer,
     ArmName,
@@ -49,6 +49,7 @@ class SimulatedDevice(Device):
     def __init__(self) -> None:
         super().__init__()
         self._memory: Memory = np.zeros(0, dtype=np.uint8)
+        self._pattern: Memory = self._memory
         self._shared: Memory = np.zeros(64, dtype=np.uint8)
         self._entries: dict[tuple[ArmName, str], Entry] = {}
         self._launched: Counter[tuple[ArmName, str]] = Counter()
@@ -85,7 +86,8 @@ class SimulatedDevice(Device):
         if size_bytes > (LIMITS.memory_bytes or 0):
             raise StepRefused(f"an arena of {size_bytes} bytes on a device of {LIMITS.memory_bytes}")
         self._trace_of(f"arena {size_bytes}")
-        self._memory = np.frombuffer(bytearray(zone_bytes(zone_seed, 0, size_bytes)), dtype=np.uint8)
+        self._pattern = np.frombuffer(zone_bytes(zone_seed, 0, size_bytes), dtype=np.uint8)
+        self._memory = self._pattern.copy()
 
     def _at(self, place: Placement) -> Memory:
         return self._memory[place.offset_bytes : place.offset_bytes + place.size_bytes]
@@ -103,17 +105,14 @@ class SimulatedDevice(Device):
     def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
         for place in places:
             self._trace_of(f"digest {place.buffer}")
-        return tuple(fnv1a64(self._at(place).tobytes()) for place in places)
+        return _digests([self._at(place) for place in places])
 
     def _zones(self) -> Damage:
         self._trace_of("zones")
-        seed = self._seeded("zones")
         wrong = [
             start + int(at)
             for start, end in self._gaps
-            for at in np.flatnonzero(
-                self._memory[start:end] != np.frombuffer(zone_bytes(seed, start, end - start), dtype=np.uint8)
-            )
+            for at in np.flatnonzero(self._memory[start:end] != self._pattern[start:end])
         ]
         return Damage(bytes=len(wrong), first_offset=min(wrong, default=None))
 
@@ -231,6 +230,18 @@ class SimulatedDevice(Device):
             if position % step.passes == 0:
                 ends.append(self._clock_ns)
         return tuple(ends)
+
+
+def _digests(buffers: Sequence[Memory]) -> tuple[str, ...]:
+    """FNV-1a 64 of each; buffers of one length advance together, byte by byte."""
+    if len({len(buffer) for buffer in buffers}) != 1:
+        return tuple(fnv1a64(buffer.tobytes()) for buffer in buffers)
+    digests = np.full(len(buffers), OFFSET_BASIS, dtype=np.uint64)
+    prime = np.uint64(PRIME)
+    for column in np.stack(buffers, axis=1).astype(np.uint64):
+        digests ^= column
+        digests *= prime
+    return tuple(f"{int(digest):016x}" for digest in digests)
 
 
 def _buffer(launch: Launch, bound: Sequence[Bound], position: int) -> Placement:
