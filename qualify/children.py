@@ -118,10 +118,17 @@ class Child:
         self._fate: How | Literal["closed"] | None = None
         self._status: int | None = None
         self._lock = threading.Lock()
+        self._busy = False  # While a thread uses the channel, nobody else may close its descriptor.
         self._folder = Path(tempfile.mkdtemp(prefix="qualify-"))
         self._socket, theirs = socket.socketpair()
-        with theirs:
+        try:
             self._process, printed = _start(job, self._folder, theirs.fileno())
+        except OSError:
+            self._socket.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        finally:
+            theirs.close()
         self._channel = Channel(os.dup(self._socket.fileno()), FromWorker)
         self._output = Output(printed, job.output_bytes, lambda: self._kill("flooded"))
 
@@ -199,10 +206,14 @@ class Child:
         timer = threading.Timer(timeout_s, self._kill, ["hung"])
         timer.daemon = True
         timer.start()
+        self._busy = True
         try:
             yield
         finally:
             timer.cancel()
+            with self._lock:
+                self._busy = False
+                self._release()
         if self._fate is not None:
             raise self._lost()
 
@@ -246,7 +257,14 @@ class Child:
                     os.killpg(self.pid, signal.SIGKILL)
                 self._status = self._process.wait()
                 shutil.rmtree(self._folder, ignore_errors=True)
+                self._release()
             return self._status
+
+    def _release(self) -> None:
+        """Close our ends of the channel of a worker that has ended, unless a thread still reads from it."""
+        if self._status is not None and not self._busy:
+            self._channel.close()
+            self._socket.close()
 
     def close(self) -> None:
         """End the worker. May be called from any thread, and again."""
@@ -270,6 +288,11 @@ class Nursery:
             child = self._starter.submit(self._start, job).result()
         except (RuntimeError, CancelledError) as error:
             raise RigError("the work was interrupted and its workers ended", fix="run the command again") from error
+        except OSError as error:
+            raise RigError(
+                f"expected to start a {job.kind} worker, got: {error}",
+                fix="free what the message names, then run again",
+            ) from error
         try:
             self.unapplied.update(child.ready())
         except BaseException:

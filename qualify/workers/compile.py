@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from qualify.channel import Channel, Compile, Compiled, Describe, FromWorker, Prepare, Prepared, ToWorker
+from qualify.workers import sandbox
 from qualify.workers.compilers import open_compiler
 from qualify.workers.compilers.base import Compiler
 
 
 def serve(channel: Channel[ToWorker], name: str) -> None:
-    """Answer requests until the channel closes. Raises RigError if the toolkit is not here."""
+    """Answer requests until the channel closes. Raises RigError if the toolkit is not here or does not work."""
     compiler = open_compiler(name)
+    sandbox.confine(compiler.readable())
+    compiler.canary()
     while True:
         request, buffers = channel.receive()
         match request.message:

@@ -24,12 +24,17 @@ from qualify.steps import (
 from qualify.workers import sandbox
 from qualify.workers.devices import Device, StepRefused, open_device
 
+#: Where a kernel has the rights of its worker. The driver of a board opens files of its own at any time.
+_CPU_DEVICES = ("opencl", "simulated")
+
 
 def serve(channel: Channel[ToWorker], name: str) -> None:
     """Open the device, run its canary, then perform lists of steps until the channel closes. Raises RigError."""
     request, buffers = channel.receive()
     if not isinstance(request.message, Open):
         raise ValueError(f"a device is opened first, before {request.message.say}")
+    if name in _CPU_DEVICES:
+        sandbox.confine()  # Before the device starts threads of its own, which it would not reach.
     device = open_device(name, buffers[0] if buffers else None)
     device.canary()
     channel.send(FromWorker(message=Opened()))

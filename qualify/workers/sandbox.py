@@ -11,7 +11,10 @@ import ctypes
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from qualify.workers import landlock
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -29,8 +32,17 @@ def apply(parent: int, memory_bytes: int) -> tuple[str, ...]:
         "file size limit": lambda: _limit(resource.RLIMIT_FSIZE, MAX_FILE_BYTES, MAX_FILE_BYTES),
         "memory limit": lambda: _limit(resource.RLIMIT_AS, memory_bytes, hard),
         "process limit": _limit_processes,
+        "file, network and signal limits": _landlock_is_here,
     }
     return tuple(name for name, measure in measures.items() if not _applied(measure))
+
+
+def confine(readable: Iterable[Path] = ()) -> None:
+    """From now on this worker sees the system, Python, its tools, its private folder and what is `readable`."""
+    folder = Path.cwd().parent
+    platforms = [Path(os.environ[name]) for name in ("OCL_ICD_VENDORS",) if name in os.environ]
+    tools = [tool.resolve().parent for tool in (folder / "bin").iterdir()]
+    landlock.confine(folder, [*readable, *platforms, *(path for tool in tools for path in (tool, tool.parent / "lib"))])
 
 
 def allow(extra_bytes: int) -> None:
@@ -58,6 +70,11 @@ def _die_with(parent: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _landlock_is_here() -> None:
+    if not landlock.version():
+        raise OSError("no Landlock in this kernel")
 
 
 def _limit_processes() -> None:

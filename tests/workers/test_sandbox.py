@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from qualify.gate import Loss, WorkerLost
 from qualify.sessions import board_lock
 from qualify.steps import Digest
 from tests.house.tree import ROOT
-from tests.rigs import HONEST, LAUNCH, SEED, Trial, filled, kernel
+from tests.rigs import HONEST, LAUNCH, SEED, N, Trial, filled, kernel
 
 HANG = b'{"entries": {"add": {"does": "add", "fault": "hang"}}}'
 PARENT = """
@@ -87,9 +88,51 @@ def test_a_worker_has_nothing_of_its_parents(pocl: Rig, monkeypatch: pytest.Monk
     assert f"{6 << 30} " in limits
     assert "Max core file size        0" in limits
     assert not folder.exists()
-    account = pocl.account()
+
+
+CONFINED = "file, network and signal limits"
+
+
+def not_applied(rig: Rig) -> list[str]:
+    account = rig.account()
     assert isinstance(account, dict)
-    assert account["not_applied"] in ([], ["process limit"])
+    listed = account["not_applied"]
+    assert isinstance(listed, list)
+    return [str(name) for name in listed]
+
+
+def test_what_is_not_applied_is_on_record(pocl: Rig) -> None:
+    assert set(not_applied(pocl)) <= {"process limit", CONFINED}
+    assert ("process limit" in not_applied(pocl)) == (os.geteuid() == 0)
+
+
+def test_an_include_outside_the_module_is_not_read(pocl: Rig, tmp_path: Path) -> None:
+    """Composition refuses such text; a compiler that gets it all the same must not find the file."""
+    (tmp_path / "outside.h").write_text("#define BEYOND 1\n")
+    trial = Trial(pocl)
+    path = str(tmp_path / "outside.h").encode()
+    subject = trial.subject(b'#define FILE "' + path + b'"\n#include FILE\n' + kernel("y[0] = BEYOND;"))
+    report = pocl.bench(subject, {}).build(subject.candidate)
+    assert report.state == ("built" if CONFINED in not_applied(pocl) else "refused")
+
+
+def test_a_kernel_on_a_cpu_opens_no_file_and_signals_nobody(pocl: Rig, tmp_path: Path) -> None:
+    """What system calls answer a kernel: a file of ours, an empty path of the private folder, the parent's pid."""
+    (tmp_path / "plan.json").write_text("{}")
+    text = b"""#define CALL(n, a, b, c) ({ long r; __asm__ volatile("syscall" \\
+    : "=a"(r) : "a"((long)(n)), "D"(a), "S"(b), "d"((long)(c)) : "rcx", "r11", "memory"); r; })
+""" + kernel(f"""
+    if (get_global_id(0)) return;
+    char path[] = "{tmp_path}/plan.json", own[] = "../tmp/own";
+    y[0] = CALL(2, path, 0L, 0);
+    y[1] = CALL(2, own, 0101L, 0600);
+    y[2] = CALL(62, CALL(110, 0L, 0L, 0), 0L, 0);
+""")
+    trial = Trial(pocl)
+    found = struct.unpack(f"<{N}f", trial.run(trial.subject(text)))[:3]
+    if CONFINED not in not_applied(pocl):
+        assert (found[0], found[2]) == (-13.0, -1.0)  # EACCES and EPERM.
+    assert found[1] > 0
 
 
 def test_nothing_is_left_after_the_rig_closes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 
 from qualify.channel import Described
 from qualify.contract import Module
@@ -21,6 +22,13 @@ class Compiler(ABC):
     @abstractmethod
     def describe(self) -> Described:
         """Which toolkit, architecture and board this is."""
+
+    def readable(self) -> tuple[Path, ...]:
+        """What the compiler reads beside the system's and Python's own folders."""
+        return ()
+
+    def canary(self) -> None:  # noqa: B027 -- not every compiler needs one.
+        """Compile what cannot be refused, where that shows anything. Raises RigError: no module is to blame."""
 
     @abstractmethod
     def harness(self) -> bytes | None:

@@ -17,6 +17,7 @@ from pyopencl import _cl
 
 from qualify.channel import Described
 from qualify.contract import Module
+from qualify.errors import RigError
 from qualify.objectcode import Built, Entry, Parameter
 from qualify.workers import pocl
 from qualify.workers.compilers.base import Compiler, built, refused
@@ -25,6 +26,8 @@ from qualify.workers.devices.opencl_harness import make_binary
 EXTENSION = "clbin"
 #: Options that name no path and start no other tool.
 _OPTION = re.compile(r"-cl-[a-z0-9-]+(=[A-Za-z0-9.]+)?|-w|-Werror")
+_STANDARD = b"-cl-std=CL1.2"
+_CANARY = "__kernel void canary(__global float *y) { y[get_global_id(0)] = sin(y[0]); }"
 _DEFINE = re.compile(r"[^\r\n\\]*")
 _ADDRESS_SPACES = {
     int(cl.kernel_arg_address_qualifier.GLOBAL): "global",
@@ -46,6 +49,16 @@ class OpenCLCompiler(Compiler):
         """PoCL's version, the CPU's name for LLVM, and the board."""
         found = self._pocl
         return Described(version=found.version, toolkit_build=found.build, arch=found.arch, board=found.board)
+
+    def canary(self) -> None:
+        """Compile one kernel. Raises RigError if this place lacks something that PoCL needs."""
+        try:
+            _cl._Program(self._context, _CANARY)._build(_STANDARD, [self._device])
+        except cl.Error as error:
+            raise RigError(
+                f"expected PoCL to compile a small kernel, got: {error}",
+                fix="reinstall PoCL, or report it if PoCL works outside this tool",
+            ) from error
 
     def harness(self) -> bytes:
         """The harness with its machine code, which takes more than a second to make."""
@@ -103,7 +116,8 @@ def _main(module: Module) -> str:
 
 
 def _options(module: Module) -> bytes:
-    standard = () if any(option.startswith("-cl-std=") for option in module.options) else ("-cl-std=CL1.2",)
+    given = any(option.startswith("-cl-std=") for option in module.options)
+    standard = () if given else (_STANDARD.decode(),)
     return " ".join((*standard, "-cl-kernel-arg-info", "-I .", *module.options)).encode()
 
 
