@@ -69,7 +69,10 @@ def arch_of(device: Any) -> str:
 
 
 def limits_of(device: Any) -> Limits:
-    """What the device says that it can do. Memory is never more than this machine, or its container, has."""
+    """What the device says that it can do. Memory is what one allocation, so one arena, can hold here.
+
+    PoCL gives all its memory in rising figures while a virtual machine grows; one allocation is a power of two.
+    """
     x, y, z = device.max_work_item_sizes
     return Limits(
         block_threads=device.max_work_group_size,
@@ -78,7 +81,7 @@ def limits_of(device: Any) -> Limits:
         shared_bytes=device.local_mem_size,
         parameter_bytes=device.max_parameter_size,
         compute_units=device.max_compute_units,
-        memory_bytes=min(device.global_mem_size, *_machine_bytes()),
+        memory_bytes=min(device.max_mem_alloc_size, *_machine_bytes()),
         cache_bytes=device.global_mem_cache_size or None,
         source=f"OpenCL device {device.name}",
     )

@@ -32,6 +32,7 @@ OPENCL = f"""
 __kernel void add({HEAD}) {{ int i = get_global_id(0); if (i < n) y[i] = a[i] + b[i]; }}
 __kernel void tail({HEAD}) {{ int i = get_global_id(0); if (i < n - n % 7) y[i] = a[i] + b[i]; }}
 __kernel void beyond({HEAD}) {{ int i = get_global_id(0); if (i <= n) y[i] = 1.0f; }}
+__kernel void before({HEAD}) {{ if (get_global_id(0) == 0) ((__global uchar *)y)[-n] ^= 1; }}
 __kernel void shared({HEAD}, __local uint *l) {{
     int i = get_local_id(0);
     if (get_group_id(0) == 0) ((__global uint *)y)[i] = l[i];
@@ -124,7 +125,15 @@ def bed(rig: Rig, made: Layout, sets: int = SETS) -> Iterator[MeasuringSession]:
     """A fresh worker with the planted kernels and an arena of filled inputs."""
     data = make_object(rig)
     with rig.measuring() as session:
-        load(session, data, "add", "tail", "beyond", "shared", *(() if rig.domain_arch == "virtual" else ("address",)))
+        load(
+            session,
+            data,
+            "add",
+            "tail",
+            "beyond",
+            "shared",
+            *(() if rig.domain_arch == "virtual" else ("address", "before")),
+        )
         session.run((arena(made), *inputs(sets)), TIMEOUT_S)
         yield session
 

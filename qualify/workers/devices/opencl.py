@@ -51,6 +51,7 @@ class OpenclDevice(Device):
             )
         self._harness = Harness(self._pocl.device, harness)
         self._memory: Memory | None = None
+        self._slack: tuple[tuple[int, Memory], ...] = ()
         self._neutral: Memory | None = None
         self._kernels: dict[tuple[ArmName, str], Any] = {}
 
@@ -80,8 +81,12 @@ class OpenclDevice(Device):
         if limit is not None and size_bytes > limit:
             raise StepRefused(f"an arena of {size_bytes} bytes on a device of {limit}")
         with _refusing(f"arena of {size_bytes} bytes"):
-            self._memory = self._harness.allocate(size_bytes, BASE_ALIGN_BYTES)
-        self._harness.wait(self._harness.zone_write(self._memory, int(zone_seed, 16)))
+            whole = self._harness.allocate(size_bytes + BASE_ALIGN_BYTES)
+        start = BASE_ALIGN_BYTES - whole.ctypes.data % BASE_ALIGN_BYTES
+        self._memory = whole[start : start + size_bytes]
+        self._slack = ((-start, whole[:start]), (size_bytes, whole[start + size_bytes :]))
+        for memory in (self._memory, *(memory for _, memory in self._slack if len(memory))):
+            self._harness.wait(self._harness.zone_write(memory, int(zone_seed, 16)))
 
     @property
     def _whole(self) -> Memory:
@@ -112,8 +117,14 @@ class OpenclDevice(Device):
         return self._harness.digest(self._whole, places) if places else ()
 
     def _zones(self) -> Damage:
-        wrong, first = self._harness.zone_check(self._whole, self._gaps, int(self._seeded("zones"), 16))
-        return Damage(bytes=wrong, first_offset=first)
+        """All zones, and what alignment left of the allocation before and behind the arena."""
+        seed = int(self._seeded("zones"), 16)
+        found = [(0, *self._harness.zone_check(self._whole, self._gaps, seed))]
+        for offset, memory in self._slack:
+            if len(memory):
+                found.append((offset, *self._harness.zone_check(memory, ((0, len(memory)),), seed)))
+        firsts = [offset + first for offset, _, first in found if first is not None]
+        return Damage(bytes=sum(wrong for _, wrong, _ in found), first_offset=min(firsts, default=None))
 
     def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
         memory = self._at(place)

@@ -73,12 +73,11 @@ class Harness:
 
     # Memory ----------------------------------------------------------------------------------------------------------
 
-    def allocate(self, size_bytes: int, align_bytes: int = 128) -> Memory:
+    def allocate(self, size_bytes: int) -> Memory:
         """Shared virtual memory that is never freed. Raises cl.Error or RuntimeError if there is not enough."""
-        allocation = cl.SVMAllocation(self.context, size_bytes + align_bytes, 0, _FLAGS)
+        allocation = cl.SVMAllocation(self.context, size_bytes, 0, _FLAGS)
         self._kept.append(allocation)
-        start = -allocation.svm_ptr % align_bytes
-        memory: Memory = np.frombuffer(allocation.buf, dtype=np.uint8)[start : start + size_bytes]
+        memory: Memory = np.frombuffer(allocation.buf, dtype=np.uint8)
         return memory
 
     def table(self, numbers: Sequence[int]) -> Memory:
