@@ -67,9 +67,9 @@ class OpenCLCompiler(Compiler):
     def build(self, module: Module, fragments: Mapping[str, bytes]) -> tuple[Built, bytes | None]:
         """Compile for this device. Raises ValueError for a module that composition should have refused."""
         limits = self._pocl.board.limits
-        unfit = [option for option in module.options if not _OPTION.fullmatch(option)]
-        if unfit:
-            return refused(f"options that are not taken: {' '.join(unfit)}".encode(), EXTENSION, limits), None
+        objection = self._objection(module)
+        if objection is not None:
+            return refused(objection.encode(), EXTENSION, limits), None
         _lay_out(fragments)
         program = _cl._Program(self._context, _main(module))
         try:
@@ -79,7 +79,16 @@ class OpenCLCompiler(Compiler):
         binaries: Any = program.get_info(cl.program_info.BINARIES)
         data = bytes(binaries[0])
         log, entries = self._log(program), tuple(self._entries(program))
-        return built(log, entries, data, EXTENSION, limits, reproducible=False), data
+        report = built(log, entries, data, EXTENSION, limits, reproducible=False)
+        return report.model_copy(update={"target": self._pocl.arch, "tool": self._pocl.build}), data
+
+    def _objection(self, module: Module) -> str | None:
+        unfit = [option for option in module.options if not _OPTION.fullmatch(option)]
+        if unfit:
+            return f"options that are not taken: {' '.join(unfit)}"
+        if module.target != self._pocl.arch:
+            return f"a module for {module.target}, and the device here is {self._pocl.arch}"
+        return None
 
     def _log(self, program: Any) -> bytes:
         text: str = program.get_build_info(self._device, cl.program_build_info.LOG)

@@ -60,7 +60,8 @@ class SimulatedCompiler(Compiler):
             entries.update(script.entries)
         data = virtual.Script(entries=entries).canonical()
         described = tuple(_entry(module, symbol, entries[symbol]) for symbol in sorted(entries))
-        return built(b"", described, data, EXTENSION, virtual.LIMITS, reproducible=True), data
+        report = built(b"", described, data, EXTENSION, virtual.LIMITS, reproducible=True)
+        return report.model_copy(update={"target": virtual.ARCH, "tool": virtual.TOOLKIT}), data
 
 
 def _once(text: bytes) -> bytes:
