@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qualify.elements import DTYPES, encode, specials
@@ -25,6 +25,7 @@ def numbers(dtype: str) -> st.SearchStrategy[int]:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@settings(max_examples=40)
 @given(st.data())
 def test_a_float_s_own_value_encodes_to_its_bits(dtype: str, data: st.DataObject) -> None:
     bits = data.draw(numbers(dtype))
@@ -34,6 +35,7 @@ def test_a_float_s_own_value_encodes_to_its_bits(dtype: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@settings(max_examples=40)
 @given(st.data())
 def test_between_two_floats_the_nearer_and_of_equals_the_even_one_is_taken(dtype: str, data: st.DataObject) -> None:
     bits = data.draw(st.integers(0, DTYPES[dtype].greatest - 1))
@@ -44,6 +46,7 @@ def test_between_two_floats_the_nearer_and_of_equals_the_even_one_is_taken(dtype
 
 
 @pytest.mark.parametrize("dtype", NARROW)
+@settings(max_examples=40)
 @given(st.data())
 def test_narrowing_agrees_with_the_array_library(dtype: str, data: st.DataObject) -> None:
     value = data.draw(st.floats(width=32, allow_nan=False, allow_infinity=False))

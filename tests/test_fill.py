@@ -158,6 +158,7 @@ def test_outputs_and_scratch_hold_poison_or_zeros_and_a_scalar_nothing() -> None
 
 
 @pytest.mark.parametrize("dtype", ALL)
+@settings(max_examples=20)
 @given(st.data())
 def test_poison_and_its_complement_are_finite_and_differ_in_every_bit(dtype: str, data: st.DataObject) -> None:
     seed, elements = data.draw(seeds), data.draw(st.integers(0, 40))

@@ -10,7 +10,7 @@ from qualify.bench import Rig
 from tests.rigs import TOOLKITS
 
 
-@pytest.fixture(scope="module", params=TOOLKITS)
+@pytest.fixture(scope="session", params=TOOLKITS)
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     with Rig.open(request.param) as opened:
         yield opened
