@@ -39,6 +39,7 @@ from qualify.workers.virtual import BOARD, LIMITS, Entry, Script
 
 _TRACED = 10_000  # Operations that a trace keeps: some hundred windows, and a message under a megabyte.
 _MEMSET_NS = 1_000
+_COLUMNS = 4096  # Bytes of each buffer that are digested at once.
 #: What a kernel that does the work of many passes in one launch takes, against as many honest passes.
 _BATCH_PER_MILLE = 1_056
 
@@ -238,9 +239,10 @@ def _digests(buffers: Sequence[Memory]) -> tuple[str, ...]:
         return tuple(fnv1a64(buffer.tobytes()) for buffer in buffers)
     digests = np.full(len(buffers), OFFSET_BASIS, dtype=np.uint64)
     prime = np.uint64(PRIME)
-    for column in np.stack(buffers, axis=1).astype(np.uint64):
-        digests ^= column
-        digests *= prime
+    for start in range(0, len(buffers[0]), _COLUMNS):
+        for column in np.stack([buffer[start : start + _COLUMNS] for buffer in buffers], axis=1).astype(np.uint64):
+            digests ^= column
+            digests *= prime
     return tuple(f"{int(digest):016x}" for digest in digests)
 
 
