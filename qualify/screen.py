@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
-from qualify import __version__, cohort, pipeline
+from qualify import cohort, pipeline
 from qualify.bench import Rig
 from qualify.domain import Domain
-from qualify.engine import Execution, Gates, Progress, execute
+from qualify.engine import Gates, Progress
 from qualify.errors import Exit, NothingSelected, RigError, UsageError, worst
-from qualify.evidence.store import Store, run_id
-from qualify.identity import content
-from qualify.judgement import JUDGEMENT, RunVerdict, rules_of
-from qualify.plan import Plan, RunRecord
+from qualify.evidence.store import Store
+from qualify.judgement import RunVerdict
+from qualify.plan import Plan
+from qualify.running import Task, begin, finish
 from qualify.workspace import PIPELINES, evidence_root, operations
-
-MAX_VERDICT_BYTES = 64 << 20  # A thousand subjects with ten gates and ten checks each.
 
 
 @dataclass(frozen=True)
@@ -124,66 +114,12 @@ class _Screening:
         )
         if not any(subject.role == "candidate" for subject in selection.subjects):
             return
-        store, seed, started = Store(evidence_root(request.workspace)), os.urandom(32), _now()
-        inputs = {**item.inputs, PIPELINES: self.pipelines.source}
-        plan = self._plan(item, domain, rig, selection, store.heads(), seed, inputs)
-        rig.supply(selection.composed, selection.reference, seed)
-        run = store.open(plan, inputs)
-        for composed in selection.composed.values():
-            document = composed.module.canonical()
-            run.attach(f"objects/{content(document)}.module.json", document)
-        execution = execute(plan, run, rig, self.gates, self.progress)
-        self._seal(execution, seed, started)
-
-    def _plan(
-        self,
-        item: cohort.Cohort,
-        domain: Domain,
-        rig: Rig,
-        selection: cohort.Selection,
-        after: tuple[str, ...],
-        seed: bytes,
-        inputs: Mapping[str, bytes],
-    ) -> Plan:
-        request = self.request
-        nodes = self.pipelines.order(request.pipeline, "screen", domain, self.gates, request.until)
-        left_out = self.pipelines.left_out(request.pipeline, "screen", domain)
-        return Plan(
-            judgement=JUDGEMENT,
-            run=run_id(datetime.now(UTC), item.operation, domain, os.urandom(4)),
-            command="screen",
-            pipeline=request.pipeline,
-            until=request.until,
-            operation=item.operation,
-            dispatcher_revision=item.dispatcher_revision,
-            domain=domain,
-            toolkit_build=rig.toolkit_build,
-            board=rig.board,
-            after=after,
-            nodes=nodes,
-            subjects=tuple(pipeline.gates_for(nodes, subject, self.gates, left_out) for subject in selection.subjects),
-            falls_back=selection.falls_back,
-            seed_sha256=hashlib.sha256(seed).hexdigest(),
-            inputs_sha256={path: hashlib.sha256(data).hexdigest() for path, data in inputs.items()},
-        )
-
-    def _seal(self, execution: Execution, seed: bytes, started: str) -> None:
-        """Seal what was measured. An interrupt from here on waits until the run is whole."""
-        with _interrupts_held(execution):
-            record = RunRecord(
-                run=execution.plan.run,
-                seed=seed.hex(),
-                ended="interrupted" if execution.interrupted else "complete",
-                started_utc=started,
-                ended_utc=_now(),
-                versions={"qualify": __version__},
-                rig=execution.rig.account(),
-            )
-            folder = execution.run.seal(record, {name: rules_of(gate) for name, gate in self.gates.items()})
-        verdict = RunVerdict.parse((folder / "verdict.json").read_bytes(), limit_bytes=MAX_VERDICT_BYTES)
-        self.screened.runs.append((folder, execution.plan, verdict))
-        self.screened.rig_errors += execution.rig_errors
-        self.screened.interrupted = execution.interrupted
+        task = Task(item, selection, domain, rig, self.pipelines, "screen", request.pipeline, request.until)
+        opened = begin(task, Store(evidence_root(request.workspace)), self.gates)
+        finished = finish(opened, self.gates, self.progress)
+        self.screened.runs.append((finished.folder, finished.plan, finished.verdict))
+        self.screened.rig_errors += finished.rig_errors
+        self.screened.interrupted = finished.interrupted
 
 
 def _selected_operations(request: Request) -> tuple[str, ...]:
@@ -230,25 +166,3 @@ def _selected_domains(request: Request, planned: tuple[pipeline.PlannedDomain, .
         f"got {request.domain}",
         fix="name one of them, or add it to the domains of " + PIPELINES,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@contextmanager
-def _interrupts_held(execution: Execution) -> Iterator[None]:
-    """Let a seal finish: an interrupt in between is remembered, not raised, so the run is whole or not there."""
-
-    def remember(_number: int, _frame: FrameType | None) -> Any:
-        execution.interrupted = True
-
-    try:
-        before = signal.signal(signal.SIGINT, remember)
-    except ValueError:  # Not the main thread: no interrupt can arrive here.
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
