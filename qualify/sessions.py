@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from qualify.channel import Open, Opened, Perform, Performed
@@ -25,17 +25,20 @@ from qualify.steps import (
     Arena,
     ArmName,
     Bytes,
+    Copy,
     Damage,
     Digest,
     Digests,
     Done,
     Equal,
+    Go,
     Load,
     Query,
     Read,
     Record,
     Refused,
     Segment,
+    Spans,
     Stamps,
     Step,
     Unwritten,
@@ -47,6 +50,8 @@ LOG_CHARS = 4096
 _POLL_S = 0.02
 _ANSWERS: Mapping[type, type] = {
     Segment: Stamps,
+    Go: Spans,
+    Copy: Spans,
     Digest: Digests,
     Zones: Damage,
     Unwritten: Equal,
@@ -169,6 +174,8 @@ def _fits(step: Step, record: Record) -> bool:
             sets, units = len(step.lead_in) + len(step.timed), len(step.timed) // step.passes
             rows = all(len(row) == len(step.digested) for row in record.digests)
             return len(record.digests) == sets and len(record.unit_end_ns) == units and rows
+        case Go() | Copy(), Spans():
+            return len(record.start_ns) == len(record.end_ns) == (step.times if isinstance(step, Copy) else 1)
         case _:
             return True
 
@@ -177,9 +184,20 @@ def _fits(step: Step, record: Record) -> bool:
 def board_lock(uuid: str, folder: Path, closed: threading.Event) -> Iterator[None]:
     """Hold the board: one session on this machine, whoever runs it (R8.2). Waits; raises RigError once `closed`.
 
-    `folder` is the system's temporary folder, which all workspaces share.
+    `folder` is the system's temporary folder, which all workspaces share. Whoever waits holds the place next in
+    line, so that a screen with many sessions in a row lets another screen in between two of them.
     """
-    descriptor = _open_lock(folder / f"qualify-board-{re.sub(r'[^A-Za-z0-9._-]', '-', uuid)}.lock")
+    name = f"qualify-board-{re.sub(r'[^A-Za-z0-9._-]', '-', uuid)}"
+    with ExitStack() as board:
+        with _held(folder / f"{name}.next.lock", closed):
+            board.enter_context(_held(folder / f"{name}.lock", closed))
+        yield
+
+
+@contextmanager
+def _held(path: Path, closed: threading.Event) -> Iterator[None]:
+    """An exclusive lock, which the kernel drops when its holder dies."""
+    descriptor = _open_lock(path)
     try:
         while not _locked(descriptor):
             if closed.is_set():

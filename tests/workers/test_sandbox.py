@@ -236,6 +236,26 @@ def test_a_board_is_held_by_one_at_a_time(tmp_path: Path) -> None:
     assert order == ["third interrupted", "first", "second"]
 
 
+def test_whoever_waits_for_a_board_is_next(tmp_path: Path) -> None:
+    """Many sessions in a row do not keep a second screen waiting for the last of them."""
+    going, came = threading.Event(), threading.Event()
+
+    def come() -> None:
+        with board_lock("b", tmp_path, going):
+            came.set()
+
+    waiting = threading.Thread(target=come)
+    turns = 0
+    while not came.is_set() and turns < 100:
+        with board_lock("b", tmp_path, going):
+            if not turns:
+                waiting.start()
+            time.sleep(0.05)
+            turns += 1
+    waiting.join()
+    assert turns < 100
+
+
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
 def test_a_lock_that_is_no_file_is_refused(kind: str, tmp_path: Path) -> None:
     lock = tmp_path / "qualify-board-b.lock"
