@@ -132,6 +132,36 @@ class Segment(Document):
     flush_bytes: Annotated[int, Field(ge=0)]
 
 
+class Stage(Document):
+    """Hold `rounds` passes over each of `sets`, in order, ready to run; nothing of them runs before Go.
+
+    No buffer is poisoned and no cache flushed in between: this is for the parent's own clock (R10.9), which counts
+    from its request to go until the answer.
+    """
+
+    do: Literal["stage"] = "stage"
+    arm: ArmName
+    launches: tuple[Launch, ...]
+    slots: tuple[Slot, ...]
+    sets: Annotated[tuple[int, ...], Field(min_length=1)]
+    rounds: Annotated[int, Field(ge=1)]
+
+
+class Go(Document):
+    """Run what was staged for `arm`, and wait for its end. The next step after a Stage, and no other, is this."""
+
+    do: Literal["go"] = "go"
+    arm: ArmName
+
+
+class Copy(Document):
+    """Copy `size_bytes` of neutral memory `times` times in a row, with the harness's own kernel."""
+
+    do: Literal["copy"] = "copy"
+    size_bytes: Annotated[int, Field(gt=0)]
+    times: Annotated[int, Field(ge=1, le=1000)]
+
+
 class Digest(Document):
     """FNV-1a 64 over the logical elements of each buffer, row-major, little-endian (R9.4)."""
 
@@ -170,7 +200,8 @@ class Query(Document):
 
 
 Step = Annotated[
-    Load | Arena | Fill | Scrub | Run | Segment | Digest | Zones | Unwritten | Read | Query, Field(discriminator="do")
+    Load | Arena | Fill | Scrub | Run | Segment | Stage | Go | Copy | Digest | Zones | Unwritten | Read | Query,
+    Field(discriminator="do"),
 ]
 
 
@@ -231,6 +262,17 @@ class Stamps(Document):
     host_bound: bool | None
 
 
+class Spans(Document):
+    """The device's clock in nanoseconds: START of the first and END of the last launch of each thing asked.
+
+    One span of all that Go ran, or one for each copy.
+    """
+
+    did: Literal["spans"] = "spans"
+    start_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+
+
 class Answer(Document):
     """What a query found."""
 
@@ -239,9 +281,11 @@ class Answer(Document):
     facts: Json = None
 
 
-Record = Annotated[Done | Refused | Digests | Damage | Equal | Bytes | Stamps | Answer, Field(discriminator="did")]
+Record = Annotated[
+    Done | Refused | Digests | Damage | Equal | Bytes | Stamps | Spans | Answer, Field(discriminator="did")
+]
 
 
 def owner(step: Step) -> ArmName | None:
     """The arm whose code a step can run; a worker lost in any other step is the rig's loss."""
-    return step.arm if isinstance(step, Load | Run | Segment) else None
+    return step.arm if isinstance(step, Load | Run | Segment | Stage | Go) else None

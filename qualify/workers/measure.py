@@ -6,9 +6,11 @@ from qualify.channel import Announce, Channel, FromWorker, Open, Opened, Perform
 from qualify.steps import (
     Arena,
     Bytes,
+    Copy,
     Digest,
     Done,
     Fill,
+    Go,
     Load,
     Query,
     Read,
@@ -17,6 +19,7 @@ from qualify.steps import (
     Run,
     Scrub,
     Segment,
+    Stage,
     Step,
     Unwritten,
     Zones,
@@ -67,12 +70,13 @@ class _Performance:
         self._channel.send(header, self._read)
 
     def _execute(self, step: Step) -> Record:
+        self._device.expect(step)
         match step:
-            case Load() | Arena() | Fill() | Scrub() | Run():
+            case Load() | Arena() | Fill() | Scrub() | Run() | Stage():
                 self._change(step)
                 return Done()
-            case Segment():
-                return self._device.segment(step)
+            case Segment() | Go() | Copy():
+                return self._time(step)
             case Read():
                 data = self._device.read(step)
                 self._read.append(data)
@@ -80,7 +84,17 @@ class _Performance:
             case _:
                 return self._ask(step)
 
-    def _change(self, step: Load | Arena | Fill | Scrub | Run) -> None:
+    def _time(self, step: Segment | Go | Copy) -> Record:
+        """Steps that read the device's clock."""
+        match step:
+            case Segment():
+                return self._device.segment(step)
+            case Go():
+                return self._device.go()
+            case Copy():
+                return self._device.copy(step)
+
+    def _change(self, step: Load | Arena | Fill | Scrub | Run | Stage) -> None:
         """Steps that tell nothing but that they ended."""
         match step:
             case Load():
@@ -94,6 +108,8 @@ class _Performance:
                 self._device.scrub(step)
             case Run():
                 self._device.run(step)
+            case Stage():
+                self._device.stage(step)
 
     def _ask(self, step: Digest | Zones | Unwritten | Query) -> Record:
         """Steps that look and change nothing."""

@@ -39,9 +39,11 @@ class Entry(Document):
     fill a last group of `group`), beyond (writes one element past the end), reads_neighbour (bytes behind its
     first input decide output bits), reads_shared (shared memory that it never wrote does), stateful (off by one bit
     from launch number `after` on), input_changer, memo_by_pointer (answers again what it once wrote to an address),
-    superbatch (the first launch of a segment's phase does the work of all), poison_detector (skips the work where
-    the answer already is).
+    superbatch (the first launch of a segment's phase does the work of all), ahead (the first launch of the lead-in
+    does the work of the timed passes too), poison_detector (skips the work where the answer already is).
     Faults begin after `after` launches: hang, die, refuse, print (megabytes), slow (of the host, not the clock).
+    Of time: `wake_ppm` is what it costs each of the other arm's next `wake_passes` passes; of its segments, each
+    `host_bound_every`th was paced by the host; `wall_ppm` is real time in parts of what the device's clock says.
     """
 
     does: Literal[
@@ -58,6 +60,7 @@ class Entry(Document):
         "input_changer",
         "memo_by_pointer",
         "superbatch",
+        "ahead",
         "poison_detector",
     ]
     out: Count = 0
@@ -65,6 +68,10 @@ class Entry(Document):
     pass_ns: Annotated[int, Field(gt=0)] = 100_000
     noise_ppm: Count = 200
     drift_ppm_per_s: int = 0
+    wake_ppm: Count = 0
+    wake_passes: Count = 0
+    host_bound_every: Count = 0
+    wall_ppm: Annotated[int, Field(gt=0)] = 1_000_000
     group: Annotated[int, Field(gt=0)] = 4
     after: Count = 0
     fault: Literal["hang", "die", "refuse", "print", "slow"] | None = None

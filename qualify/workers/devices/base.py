@@ -20,11 +20,13 @@ from qualify.steps import (
     Answer,
     Arena,
     ArmName,
+    Copy,
     Damage,
     Digest,
     Digests,
     Equal,
     Fill,
+    Go,
     Load,
     Placement,
     Poison,
@@ -35,7 +37,10 @@ from qualify.steps import (
     Scrub,
     Segment,
     Slot,
+    Spans,
+    Stage,
     Stamps,
+    Step,
     Unwritten,
     Values,
     Zeros,
@@ -68,6 +73,7 @@ class Device(ABC):
         self._arena_bytes = 0
         self._gaps: tuple[tuple[int, int], ...] = ()
         self._loaded: dict[ArmName, tuple[str, ...]] = {}
+        self._staged: ArmName | None = None
 
     @abstractmethod
     def board(self) -> Board:
@@ -140,6 +146,31 @@ class Device(ABC):
                 self._place(f"{argument}.{number}")
         return self._segment(step)
 
+    def expect(self, step: Step) -> None:
+        """Raises StepRefused for a Go without its Stage, and for anything else between the two."""
+        if (step.arm if isinstance(step, Go) else None) != self._staged:
+            raise StepRefused(f"{step.do} where {'nothing' if self._staged is None else self._staged} is staged")
+
+    def stage(self, step: Stage) -> None:
+        """Hold passes ready. Raises StepRefused for anything a launch of them gets wrong."""
+        self._check_arm(step.arm, step.launches)
+        for number in step.sets:
+            for launch in step.launches:
+                if isinstance(launch, Kernel):
+                    self._bind(launch, step.slots, number)
+        self._stage(step)
+        self._staged = step.arm
+
+    def go(self) -> Spans:
+        """Run what is staged and wait; one span. Raises StepRefused if a launch fails."""
+        self._staged = None
+        return self._go()
+
+    def copy(self, step: Copy) -> Spans:
+        """Copies of neutral memory in a row, one span each. Raises RigError: no kernel is to blame."""
+        spans = self._copy(step.size_bytes, step.times)
+        return Spans(start_ns=tuple(start for start, _ in spans), end_ns=tuple(end for _, end in spans))
+
     def digest(self, step: Digest) -> Digests:
         """FNV-1a 64 of each buffer, in the order asked. Raises StepRefused for an unknown buffer."""
         places = tuple(self._place(buffer) for buffer in step.buffers)
@@ -193,6 +224,15 @@ class Device(ABC):
 
     @abstractmethod
     def _segment(self, step: Segment) -> Stamps: ...
+
+    def _stage(self, step: Stage) -> None:
+        raise StepRefused("this device stages nothing")
+
+    def _go(self) -> Spans:
+        raise StepRefused("this device stages nothing")
+
+    def _copy(self, size_bytes: int, times: int) -> Sequence[tuple[int, int]]:
+        raise StepRefused("this device copies nothing")
 
     @abstractmethod
     def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]: ...

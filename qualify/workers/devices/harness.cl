@@ -211,3 +211,13 @@ __kernel void touch(__global const uchar *from, ulong size, ulong run, __global 
         sum += from[at];
     found[item] = sum;
 }
+
+// Copy memory, one work-item a run of bytes.
+__kernel void copy(__global uchar *to, __global const uchar *from, ulong size, ulong run)
+{
+    ulong at = get_global_id(0) * run, end = min(size, at + run);
+    for (; at + 64 <= end; at += 64)
+        vstore8(vload8(0, (__global const ulong *)(from + at)), 0, (__global ulong *)(to + at));
+    for (; at < end; at++)
+        to[at] = from[at];
+}

@@ -27,6 +27,8 @@ from qualify.steps import (
     Run,
     Segment,
     Slot,
+    Spans,
+    Stage,
     Stamps,
     Unwritten,
     Values,
@@ -54,6 +56,7 @@ class OpenclDevice(Device):
         self._slack: tuple[tuple[int, Memory], ...] = ()
         self._neutral: Memory | None = None
         self._kernels: dict[tuple[ArmName, str], Any] = {}
+        self._held: _Held | None = None
 
     def board(self) -> Board:
         """The CPU device as PoCL describes it."""
@@ -187,7 +190,7 @@ class OpenclDevice(Device):
     # Timing ----------------------------------------------------------------------------------------------------------
 
     def _segment(self, step: Segment) -> Stamps:
-        neutral = self._neutral_memory(step.flush_bytes)
+        neutral = self._neutral_memory(step.flush_bytes) if step.flush_bytes else None
         self._scrub(step.seed)
         gate = cl.UserEvent(self._harness.context)
         try:
@@ -205,6 +208,37 @@ class OpenclDevice(Device):
                 for event in unit:
                     event.wait()
         return self._stamps(step, timed, host_bound)
+
+    def _stage(self, step: Stage) -> None:
+        held = _Held(cl.UserEvent(self._harness.context))
+        try:
+            with _refusing(f"passes of {step.arm}"):
+                cl.enqueue_marker(self._harness.queue, wait_for=[held.gate])
+                for _ in range(step.rounds):
+                    for number in step.sets:
+                        held.take(self._enqueue_pass(step.arm, step.launches, step.slots, number))
+                self._harness.queue.flush()
+        except BaseException:
+            held.open()
+            raise
+        self._held = held
+
+    def _go(self) -> Spans:
+        held, self._held = self._held, None
+        if held is None or held.last is None:
+            raise StepRefused("passes that launch nothing have no time")
+        held.open()
+        with _refusing("staged passes"):
+            held.last.wait()
+            return Spans(start_ns=(held.first.profile.start,), end_ns=(held.last.profile.end,))
+
+    def _copy(self, size_bytes: int, times: int) -> Sequence[tuple[int, int]]:
+        """Nothing waits in between, so that copies follow each other as launches of a pass do."""
+        memory = self._neutral_memory(2 * size_bytes)
+        events = [self._harness.copy(memory[:size_bytes], memory[size_bytes:]) for _ in range(times)]
+        for event in events:
+            self._harness.wait(event)
+        return [(event.profile.start, event.profile.end) for event in events]
 
     def _prepare(self, step: Segment, neutral: Memory | None) -> None:
         """R10.3, steps 1 and 4; step 2 is done, because only the host can see that it reached every unit.
@@ -225,10 +259,8 @@ class OpenclDevice(Device):
                 if slot.buffer is not None and self._place(f"{slot.buffer}.{number}").size_bytes:
                     self._harness.touch(self._at(self._place(f"{slot.buffer}.{number}")))
 
-    def _neutral_memory(self, size_bytes: int) -> Memory | None:
+    def _neutral_memory(self, size_bytes: int) -> Memory:
         """Memory that no kernel uses, written once so that reading it goes to real pages."""
-        if not size_bytes:
-            return None
         if self._neutral is None or len(self._neutral) < size_bytes:
             self._neutral = rigged(lambda: self._harness.allocate(size_bytes), f"{size_bytes} bytes to flush with")
             self._neutral[:] = 1
@@ -255,6 +287,24 @@ class OpenclDevice(Device):
             damage=self._zones(),
             host_bound=host_bound,
         )
+
+
+class _Held:
+    """Commands that wait for `gate`: the first and the last of them, which say when they ran."""
+
+    def __init__(self, gate: Any) -> None:
+        self.gate = gate
+        self.first: Any = None
+        self.last: Any = None
+
+    def take(self, events: Sequence[Any]) -> None:
+        """The next commands in order."""
+        if events:
+            self.first, self.last = self.first or events[0], events[-1]
+
+    def open(self) -> None:
+        """Let them run."""
+        self.gate.set_status(cl.command_execution_status.COMPLETE)
 
 
 def _has_started(event: Any) -> bool:

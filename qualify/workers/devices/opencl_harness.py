@@ -193,6 +193,11 @@ class Harness:
         sums = self._shared("sums", items)
         return self._enqueue("touch", items, _ALONE, memory, _u64(len(memory)), _u64(_TOUCH_BYTES), sums)
 
+    def copy(self, to: Memory, source: Memory) -> Any:
+        """Copy as many bytes as `to` has, on all compute units."""
+        items = -(-len(to) // _TOUCH_BYTES)
+        return self._enqueue("copy", items, _ALONE, to, source, _u64(len(to)), _u64(_TOUCH_BYTES))
+
     def set_bytes(self, memory: Memory, byte: int) -> Any:
         """Set every byte of a buffer of at least one."""
         return cl.enqueue_svm_memfill(self.queue, cl.SVM(memory), bytes([byte]))
@@ -227,6 +232,7 @@ def make_binary(device: Any) -> bytes:
         harness.zone_write(memory, 0),
         harness.poison(memory, poison),
         harness.touch(memory),
+        harness.copy(memory[:32], memory[32:]),
     ):
         harness.wait(event)
     harness.scrub(0)

@@ -7,8 +7,10 @@ happened.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from blake3 import blake3
@@ -30,6 +32,8 @@ from qualify.steps import (
     Run,
     Segment,
     Slot,
+    Spans,
+    Stage,
     Stamps,
     Unwritten,
 )
@@ -42,6 +46,14 @@ _MEMSET_NS = 1_000
 _COLUMNS = 4096  # Bytes of each buffer that are digested at once.
 #: What a kernel that does the work of many passes in one launch takes, against as many honest passes.
 _BATCH_PER_MILLE = 1_056
+_COPY_START_NS, _COPY_BYTES_PER_US = 2_000, 100_000
+
+
+class _Phase(NamedTuple):
+    """What a kernel can do with one launch beside its own pass: the sets of its part of a segment, and of all."""
+
+    part: Sequence[int]
+    whole: Sequence[int]
 
 
 class SimulatedDevice(Device):
@@ -55,6 +67,9 @@ class SimulatedDevice(Device):
         self._entries: dict[tuple[ArmName, str], Entry] = {}
         self._launched: Counter[tuple[ArmName, str]] = Counter()
         self._memos: dict[tuple[ArmName, str], dict[int, bytes]] = {}
+        self._segments: Counter[ArmName] = Counter()
+        self._wake: tuple[ArmName, Entry, int] | None = None
+        self._held: Stage | None = None
         self._clock_ns = 1_000_000_000
         self._ticks = 0
         self._traced: deque[str] = deque(maxlen=_TRACED)
@@ -143,11 +158,11 @@ class SimulatedDevice(Device):
     # Launches --------------------------------------------------------------------------------------------------------
 
     def _run(self, step: Run) -> None:
-        self._pass(step, step.set, (step.set,), "0" * 16)
+        self._pass(step, step.set, _Phase((step.set,), (step.set,)), "0" * 16)
         self._trace_of("wait")
 
-    def _pass(self, step: Run | Segment, number: int, phase: Sequence[int], seed: str) -> None:
-        """One pass on one set; `phase` are the sets that a kernel which works ahead does with its first launch."""
+    def _pass(self, step: Run | Segment | Stage, number: int, phase: _Phase, seed: str) -> None:
+        """One pass on one set."""
         for launch in step.launches:
             match launch:
                 case Memset():
@@ -156,24 +171,33 @@ class SimulatedDevice(Device):
                     self._clock_ns += _MEMSET_NS
                 case Kernel():
                     self._trace_of(f"launch {step.arm} {launch.symbol} {number}")
-                    self._kernel_pass(step.arm, launch, step.slots, (number, *phase), seed)
+                    self._kernel_pass(step, launch, number, phase, seed)
 
-    def _kernel_pass(
-        self, arm: ArmName, launch: Kernel, slots: Sequence[Slot], sets: tuple[int, ...], seed: str
-    ) -> None:
-        entry = self._entries[arm, launch.symbol]
+    def _kernel_pass(self, step: Run | Segment | Stage, launch: Kernel, number: int, phase: _Phase, seed: str) -> None:
+        entry = self._entries[step.arm, launch.symbol]
         _check_launch(launch, entry)
-        number, *phase = sets
-        if entry.does != "superbatch":
-            cost = execute(self._call(arm, launch, slots, number))
-            self._clock_ns += max(self._pass_ns(entry, seed) // cost, 1)
-        elif number == phase[0]:
-            for each in phase:
-                execute(self._call(arm, launch, slots, each))
-            self._clock_ns += self._pass_ns(entry, seed) * len(phase) * _BATCH_PER_MILLE // 1000
+        pass_ns = self._pass_ns(entry, seed) * self._waking_ppm(step.arm) // 1_000_000
+        batch = {"superbatch": phase.part, "ahead": phase.whole}.get(entry.does, ())
+        for each in batch if batch and number == batch[0] else ():
+            execute(self._call(step.arm, launch, step.slots, each))
+        if not batch:
+            pass_ns //= execute(self._call(step.arm, launch, step.slots, number))
+        elif number == batch[0]:
+            pass_ns = pass_ns * len(batch) * _BATCH_PER_MILLE // 1000
         else:
-            self._clock_ns += max(self._pass_ns(entry, seed) // 1000, 1)
-        self._launched[arm, launch.symbol] += 1
+            pass_ns //= 1000
+        self._clock_ns += max(pass_ns, 1)
+        self._launched[step.arm, launch.symbol] += 1
+        if entry.wake_ppm:
+            self._wake = step.arm, entry, entry.wake_passes
+
+    def _waking_ppm(self, arm: ArmName) -> int:
+        """What a pass takes after what another arm's kernel left behind, in parts of its own time."""
+        if self._wake is None or self._wake[0] == arm or not self._wake[2]:
+            return 1_000_000
+        other, entry, left = self._wake
+        self._wake = other, entry, left - 1
+        return 1_000_000 + entry.wake_ppm
 
     def _call(self, arm: ArmName, launch: Kernel, slots: Sequence[Slot], number: int) -> Call:
         entry, bound = self._entries[arm, launch.symbol], self._bind(launch, slots, number)
@@ -199,6 +223,7 @@ class SimulatedDevice(Device):
 
     def _segment(self, step: Segment) -> Stamps:
         self._prepare(step)
+        self._segments[step.arm] += 1
         self._units(step, step.lead_in)
         self._trace_of("clock")
         start_ns = self._clock_ns
@@ -212,8 +237,34 @@ class SimulatedDevice(Device):
             unit_end_ns=ends,
             digests=rows(digests, len(sets)),
             damage=self._zones(),
-            host_bound=False,
+            host_bound=self._host_bound(step),
         )
+
+    def _host_bound(self, step: Segment) -> bool:
+        every = [self._entries[step.arm, each.symbol].host_bound_every for each in _kernels(step)]
+        return any(number and self._segments[step.arm] % number == 0 for number in every)
+
+    def _stage(self, step: Stage) -> None:
+        self._held = step
+
+    def _go(self) -> Spans:
+        """The first round is executed, the others only take their time; then as much real time has passed."""
+        step, self._held = self._held, None
+        if step is None:
+            raise StepRefused("nothing is staged")
+        started_s, start_ns = time.monotonic(), self._clock_ns
+        for number in step.sets:
+            self._pass(step, number, _Phase(step.sets, step.sets), "0" * 16)
+        self._clock_ns += (self._clock_ns - start_ns) * (step.rounds - 1)
+        wall = max((self._entries[step.arm, each.symbol].wall_ppm for each in _kernels(step)), default=1_000_000)
+        until_s = started_s + (self._clock_ns - start_ns) * wall / 1e15
+        time.sleep(max(0.0, until_s - time.monotonic()))
+        return Spans(start_ns=(start_ns,), end_ns=(self._clock_ns,))
+
+    def _copy(self, size_bytes: int, times: int) -> Sequence[tuple[int, int]]:
+        took_ns = _COPY_START_NS + 1000 * size_bytes // _COPY_BYTES_PER_US
+        start_ns, self._clock_ns = self._clock_ns, self._clock_ns + times * took_ns
+        return [(start_ns + n * took_ns, start_ns + (n + 1) * took_ns) for n in range(times)]
 
     def _prepare(self, step: Segment) -> None:
         """R10.3, steps 1 to 4."""
@@ -227,7 +278,7 @@ class SimulatedDevice(Device):
         """Every pass on its own set; the clock at the end of each unit."""
         ends = []
         for position, number in enumerate(sets, start=1):
-            self._pass(step, number, sets, step.seed)
+            self._pass(step, number, _Phase(sets, (*step.lead_in, *step.timed)), step.seed)
             if position % step.passes == 0:
                 ends.append(self._clock_ns)
         return tuple(ends)
@@ -251,6 +302,10 @@ def _buffer(launch: Launch, bound: Sequence[Bound], position: int) -> Placement:
     if not isinstance(argument, Placement):
         raise StepRefused(f"the script of {getattr(launch, 'symbol', launch)} has no buffer at position {position}")
     return argument
+
+
+def _kernels(step: Segment | Stage) -> list[Kernel]:
+    return [launch for launch in step.launches if isinstance(launch, Kernel)]
 
 
 def _check_launch(launch: Kernel, entry: Entry) -> None:

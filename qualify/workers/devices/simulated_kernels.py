@@ -177,5 +177,6 @@ _BEHAVIOURS: Mapping[str, Callable[[Call], int]] = {
     "input_changer": _input_changer,
     "memo_by_pointer": _memo_by_pointer,
     "superbatch": _add,
+    "ahead": _add,
     "poison_detector": _poison_detector,
 }
