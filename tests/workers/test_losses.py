@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from qualify.gate import Loss, WorkerLost
-from tests.rigs import HONEST, LAUNCH, Trial, kernel, sums
+from qualify.steps import Arena
+from tests.rigs import HONEST, LAUNCH, SEED, Trial, kernel, sums
 
 
 def scripted(**entry: Any) -> bytes:
@@ -58,3 +59,13 @@ def test_an_incumbents_loss_is_not_the_candidates(trial: Trial) -> None:
         trial.run(subject, "incumbent")
     assert (caught.value.loss.step, caught.value.loss.arm) == (LAUNCH, "incumbent")
     assert trial.run(subject) == sums()
+
+
+def test_an_arena_beyond_the_board_is_refused_and_nobodys_fault(trial: Trial) -> None:
+    subject = trial.subject(text(trial, *HONEST.values()))
+    whole = Arena(size_bytes=1 << 40, placements=(), zone_seed=SEED)
+    with trial.rig.bench(subject, {}).session(subject, "candidate") as session, pytest.raises(WorkerLost) as caught:
+        session.run([whole], 20.0)
+    loss = caught.value.loss
+    assert (loss.how, loss.step, loss.arm) == ("refused", "arena 1 of 1", None)
+    assert str(1 << 40) in loss.log
