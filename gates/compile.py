@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from qualify import objectcode
 from qualify.contract import Argument, Kernel
 from qualify.elements import DTYPES
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, at_most, holds
 from qualify.model import Document, Hex64
-from qualify.objectcode import Built, Entry, Parameter
-from qualify.ptx import Variable
+from qualify.objectcode import Built
 from qualify.subject import Subject
 from qualify.verdict import Check, Note
 
@@ -42,6 +42,29 @@ _VECTOR = re.compile(r"([a-z]+)(2|4|8|16)")  # Of three elements a vector has th
 _LINE_CHARS = 160
 
 
+class Passed(Document):
+    """One parameter as the object tells it, without its name."""
+
+    kind: Literal["pointer", "value", "local"] | None
+    type_name: str | None
+    address_space: str | None
+    offset_bytes: int | None
+    size_bytes: int | None
+
+
+class Entry(Document):
+    """One entry point. Figures are for a thread, shared bytes (static) and barriers for a block."""
+
+    symbol: str
+    parameters: tuple[Passed, ...] | None
+    registers: int | None
+    spill_bytes: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    private_bytes: int | None
+    barriers: int | None
+
+
 class Compiled(Document):
     """What the compiler made of an arm: the log's start and end, the entries, the object and what it can keep or read.
 
@@ -53,13 +76,16 @@ class Compiled(Document):
     entries: tuple[Entry, ...]
     object_blake3: Hex64 | None
     object_bytes: int | None
-    device_state: tuple[Variable, ...] | None
+    device_state: tuple[str, ...] | None
     undefined: tuple[str, ...] | None
     special_registers: tuple[str, ...] | None
 
 
 class CompileFacts(Facts):
-    """The candidate's object, and the entries of the incumbent's to show beside it."""
+    """The candidate's object, and the entries of the incumbent's to show beside it.
+
+    These are the rule's own models: a released rule must read its facts for ever, while `Built` learns new fields.
+    """
 
     candidate: Compiled
     incumbent: tuple[Entry, ...]
@@ -120,7 +146,7 @@ def _entries(subject: Subject, entries: tuple[Entry, ...]) -> Iterator[Check]:
 
 #: What is wrong with one kernel's parameters: a text and False, or None where the object does not say.
 Finding = tuple[str, bool | None]
-Finder = Callable[[Subject, tuple[Argument, ...], tuple[Parameter, ...]], Iterator[Finding]]
+Finder = Callable[[Subject, tuple[Argument, ...], tuple[Passed, ...]], Iterator[Finding]]
 
 
 def _each(name: str, subject: Subject, entries: tuple[Entry, ...], finder: Finder) -> Check:
@@ -146,12 +172,12 @@ def _passed(subject: Subject, kernel: Kernel) -> tuple[Argument, ...]:
     return tuple(by_name[name] for name in kernel.arguments)
 
 
-def _count(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Parameter, ...]) -> Iterator[Finding]:
+def _count(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
     if len(found) != len(wanted):
         yield f"{len(found)} parameters where {len(wanted)} are passed", False
 
 
-def _types(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Parameter, ...]) -> Iterator[Finding]:
+def _types(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
     for argument, parameter in zip(wanted, found, strict=False):
         names = _TYPE_NAMES.get(argument.dtype, ())
         if subject.domain.runtime == "simulated":
@@ -178,7 +204,7 @@ def _same_type(type_name: str | None, names: tuple[str, ...], *, pointer: bool) 
     return False if element in _SCALARS else None
 
 
-def _spaces(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Parameter, ...]) -> Iterator[Finding]:
+def _spaces(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
     for argument, parameter in zip(wanted, found, strict=False):
         spaces = {"global", "constant"} if argument.kind == "input" else {"global"}
         kind, spaces = ("pointer", spaces) if argument.is_buffer else ("value", {"private"})
@@ -189,7 +215,7 @@ def _spaces(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Paramet
             yield got, False
 
 
-def _layout(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Parameter, ...]) -> Iterator[Finding]:
+def _layout(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
     """Offsets and sizes of a parameter block in which everything lies at a multiple of its own size."""
     end = 0
     for argument, parameter in zip(wanted, found, strict=False):
@@ -205,9 +231,8 @@ def _layout(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Paramet
 
 def _stateless(subject: Subject, found: Compiled) -> Iterator[Check]:
     """Nothing by which one launch can leave something for the next, or tell one launch from another."""
-    state = None if found.device_state is None else tuple(variable.name for variable in found.device_state)
     for name, names, want in (
-        ("device_state", state, "no variable in device memory"),
+        ("device_state", found.device_state, "no variable in device memory"),
         ("undefined", found.undefined, "no symbol that something else must bring"),
         ("special_registers", found.special_registers, "no clock, timer or grid number is read"),
     ):
@@ -218,42 +243,41 @@ def _stateless(subject: Subject, found: Compiled) -> Iterator[Check]:
 # Figures -------------------------------------------------------------------------------------------------------------
 
 
-def _spills(entry: Entry) -> int | None:
-    if entry.spill_store_bytes is None or entry.spill_load_bytes is None:
-        return None
-    return entry.spill_store_bytes + entry.spill_load_bytes
-
-
-_FIGURES: Mapping[str, tuple[str, Callable[[Entry], int | None]]] = {
-    "registers": ("a thread", lambda entry: entry.registers_per_thread),
-    "spill_bytes": ("bytes a thread", _spills),
-    "stack_bytes": ("bytes a thread", lambda entry: entry.stack_bytes),
-    "shared_bytes": ("bytes a block", lambda entry: entry.shared_bytes),
-    "private_bytes": ("bytes a thread", lambda entry: entry.private_bytes),
-    "barriers": ("a block", lambda entry: entry.barriers),
+_FIGURES: Mapping[str, str] = {
+    "registers": "a thread",
+    "spill_bytes": "bytes a thread",
+    "stack_bytes": "bytes a thread",
+    "shared_bytes": "bytes a block",
+    "private_bytes": "bytes a thread",
+    "barriers": "a block",
 }
 
 
 def _limits(subject: Subject, entries: tuple[Entry, ...], settings: CompileSettings) -> Iterator[Check]:
     launched = [entry for entry in entries if entry.symbol in subject.candidate.symbols]
-    for name, (unit, figure) in _FIGURES.items():
+    for name, unit in _FIGURES.items():
         limit: int | None = getattr(settings, name, None)
         if limit is None:
             continue
-        figures = [value for entry in launched if (value := figure(entry)) is not None]
+        figures = [value for entry in launched if (value := _figure(entry, name)) is not None]
         known = figures and len(figures) == len(launched) and min(figures) >= (1 if name == "registers" else 0)
         yield at_most(name, max(figures) if known else None, limit, unit)
 
 
 def _notes(subject: Subject, facts: CompileFacts) -> Iterator[Note]:
-    for name, (unit, figure) in _FIGURES.items():
-        own = _figures(facts.candidate.entries, subject.candidate.symbols, figure)
-        other = _figures(facts.incumbent, subject.incumbent.symbols, figure)
+    for name, unit in _FIGURES.items():
+        own = _figures(facts.candidate.entries, subject.candidate.symbols, name)
+        other = _figures(facts.incumbent, subject.incumbent.symbols, name)
         yield Note(name=name, got=own, says=f"{unit}; incumbent {other}")
 
 
-def _figures(entries: tuple[Entry, ...], symbols: tuple[str, ...], figure: Callable[[Entry], int | None]) -> str:
-    found = {entry.symbol: figure(entry) for entry in entries if entry.symbol in symbols}
+def _figure(entry: Entry, name: str) -> int | None:
+    figure: int | None = getattr(entry, name)
+    return figure
+
+
+def _figures(entries: tuple[Entry, ...], symbols: tuple[str, ...], name: str) -> str:
+    found = {entry.symbol: _figure(entry, name) for entry in entries if entry.symbol in symbols}
     if all(value is None for value in found.values()):
         return "not reported"
     return ", ".join(f"{symbol} {'not reported' if value is None else value}" for symbol, value in found.items())
@@ -296,17 +320,42 @@ class CompileGate(Gate[CompileFacts, CompileSettings]):
         """Build the candidate, then the incumbent for the figures beside it."""
         candidate = bench.build(subject.candidate)
         incumbent = candidate if subject.role == "plain" else bench.build(subject.incumbent)
-        return CompileFacts(candidate=_compiled(candidate), incumbent=incumbent.entries)
+        return CompileFacts(candidate=_compiled(candidate), incumbent=tuple(map(_entry, incumbent.entries)))
 
 
 def _compiled(built: Built) -> Compiled:
+    state = built.device_state
     return Compiled(
         state=built.state,
         log=built.log,
-        entries=built.entries,
+        entries=tuple(map(_entry, built.entries)),
         object_blake3=built.object_blake3,
         object_bytes=built.object_bytes,
-        device_state=built.device_state,
+        device_state=None if state is None else tuple(variable.name for variable in state),
         undefined=built.undefined,
         special_registers=built.special_registers,
+    )
+
+
+def _entry(entry: objectcode.Entry) -> Entry:
+    spills = (entry.spill_store_bytes, entry.spill_load_bytes)
+    return Entry(
+        symbol=entry.symbol,
+        parameters=None if entry.parameters is None else tuple(map(_passed_as, entry.parameters)),
+        registers=entry.registers_per_thread,
+        spill_bytes=None if None in spills else sum(each or 0 for each in spills),
+        stack_bytes=entry.stack_bytes,
+        shared_bytes=entry.shared_bytes,
+        private_bytes=entry.private_bytes,
+        barriers=entry.barriers,
+    )
+
+
+def _passed_as(found: objectcode.Parameter) -> Passed:
+    return Passed(
+        kind=found.kind,
+        type_name=found.type_name,
+        address_space=found.address_space,
+        offset_bytes=found.offset_bytes,
+        size_bytes=found.size_bytes,
     )

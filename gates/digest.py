@@ -143,6 +143,7 @@ def _whole(subject: Subject, each: VariantRuns) -> bool:
         and len(run.later) == len(run.outputs)
         and len(run.kept_after) == len(run.kept_before)
         and min(run.poisoned, default=0) >= 0
+        and (run.damage.bytes == 0) == (run.damage.first_offset is None)
         for run in (*each.first, *each.other)
     )
     return (

@@ -18,7 +18,7 @@ from qualify.steps import ArmName, Digest, Digests, Fill, Read, Record, Segment,
 from qualify.subject import Subject
 
 ARMS: tuple[ArmName, ArmName] = ("candidate", "incumbent")
-#: Rounds of four segments, one pass a unit, that tell how long a pass takes.
+#: Rounds of four segments that tell how long a pass takes.
 PROBE_ROUNDS = 2
 #: Steps of one message, so that no message grows with the number of sets.
 _MESSAGE_STEPS = 256
@@ -120,10 +120,13 @@ class PairedSession:
 
 
 def probe(paired: PairedSession) -> dict[ArmName, list[int]]:
-    """How long passes take: units of both arms in ABBA segments of a pace of one pass a unit."""
-    units: dict[ArmName, list[int]] = {arm: [] for arm in ARMS}
+    """Totals of ABBA segments, of LEAST_UNITS passes each.
+
+    Totals, since a kernel that does the work of a segment in one launch has passes that take next to nothing.
+    """
+    totals: dict[ArmName, list[int]] = {arm: [] for arm in ARMS}
     for turn in range(PROBE_ROUNDS):
         arms = program.window_arms(candidate_first=bool(turn % 2))
         for arm, found in zip(arms, paired.segments(arms, "probe", turn), strict=True):
-            units[arm] += found.timed.units_ns
-    return units
+            totals[arm].append(found.timed.total_ns)
+    return totals

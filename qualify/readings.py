@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from qualify.gate import Series
 from qualify.paired import Condition, Sifted, sift
-from qualify.program import Pace, window_arms
+from qualify.program import LEAST_UNITS, Pace, window_arms
 from qualify.steps import ArmName, Segment, Stamps
 from qualify.windows import Timed, Window, timed
 
@@ -172,6 +172,11 @@ def median_ns(values: Sequence[int]) -> int:
     if not values or min(values) <= 0:
         raise ValueError(f"the median of {len(values)} times where all are positive")
     return sorted(values)[(len(values) - 1) // 2]
+
+
+def pass_ns(probe_ns: Sequence[int]) -> int:
+    """How long a pass takes by the totals of probing segments of LEAST_UNITS passes. Raises ValueError for none."""
+    return max(median_ns(probe_ns) // LEAST_UNITS, 1)
 
 
 def flat(units_ns: Sequence[int]) -> bool:

@@ -4,25 +4,25 @@ from typing import Any
 
 import pytest
 
-from gates.compile import Compiled, CompileFacts
+from gates.compile import Compiled, CompileFacts, Entry, Passed
 from qualify.contract import Argument
-from qualify.objectcode import Entry, Parameter
-from qualify.ptx import Variable
 from tests.gates.beds import Bed, opencl, script
 from tests.gates.build import arguments, arm, buffer, check, kernel, not_held, subject, verdict
 
-POINTER: dict[str, Any] = {"kind": "pointer", "address_space": "global"}
-VALUE: dict[str, Any] = {"kind": "value", "address_space": "private"}
-PARAMETERS = (
-    Parameter(name="y", type_name="float*", **POINTER),
-    Parameter(name="a", type_name="float*", **POINTER),
-    Parameter(name="b", type_name="float*", **POINTER),
-    Parameter(name="n", type_name="int", **VALUE),
-)
+PLACES: dict[str, Any] = {"offset_bytes": None, "size_bytes": None}
+POINTER: dict[str, Any] = {"kind": "pointer", "address_space": "global", **PLACES}
+VALUE: dict[str, Any] = {"kind": "value", "address_space": "private", **PLACES}
+FIGURES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes", "private_bytes", "barriers")
+PARAMETERS = (*(Passed(type_name="float*", **POINTER) for _ in "yab"), Passed(type_name="int", **VALUE))
 
 
-def entry(symbol: str = "add", parameters: tuple[Parameter, ...] | None = PARAMETERS, **figures: Any) -> Entry:
-    return Entry(symbol=symbol, parameters=parameters, **figures)
+def placed(offset_bytes: int | None, size_bytes: int | None) -> Passed:
+    """A parameter as a cubin tells it."""
+    return Passed(kind=None, type_name=None, address_space=None, offset_bytes=offset_bytes, size_bytes=size_bytes)
+
+
+def entry(symbol: str = "add", parameters: tuple[Passed, ...] | None = PARAMETERS, **figures: Any) -> Entry:
+    return Entry(symbol=symbol, parameters=parameters, **{**dict.fromkeys(FIGURES), **figures})
 
 
 def facts(*entries: Entry, incumbent: tuple[Entry, ...] = (), **changes: Any) -> CompileFacts:
@@ -99,7 +99,7 @@ def test_vectors_of_the_element_type_and_constant_inputs_are_the_contracts_own()
 def test_type_names(dtype: str, good: str, bad: str) -> None:
     about = subject("pocl-3.0", arguments=(buffer("y", "output", dtype=dtype),))
     for name, holds in ((good, True), (bad, False)):
-        found = facts(entry(parameters=(Parameter(type_name=name, **POINTER),)))
+        found = facts(entry(parameters=(Passed(type_name=name, **POINTER),)))
         assert check(verdict("compile", about, found), "parameter_types").holds is holds
 
 
@@ -122,7 +122,7 @@ def test_a_kernel_is_compared_with_the_arguments_that_its_launch_passes() -> Non
 )
 def test_a_cubin_shows_offsets_and_sizes(dtypes: Any, places: Any, holds: bool | None) -> None:
     passed = tuple(Argument(name=f"s{i}", kind="scalar", dtype=dtype, value="1") for i, dtype in enumerate(dtypes))
-    found = facts(entry(parameters=tuple(Parameter(offset_bytes=at, size_bytes=size) for at, size in places)))
+    found = facts(entry(parameters=tuple(placed(at, size) for at, size in places)))
     judged = verdict("compile", subject("cuda-13.2", arguments=passed), found)
     assert check(judged, "parameter_layout").holds is holds
     assert "parameter_types" not in {each.name for each in judged.checks}
@@ -130,11 +130,11 @@ def test_a_cubin_shows_offsets_and_sizes(dtypes: Any, places: Any, holds: bool |
 
 def test_a_cubin_keeps_nothing_and_reads_no_clock() -> None:
     about = subject("cuda-13.2", arguments=arguments()[:1])
-    own = entry(parameters=(Parameter(offset_bytes=0, size_bytes=8),))
+    own = entry(parameters=(placed(0, 8),))
     clean: dict[str, Any] = {"device_state": (), "undefined": (), "special_registers": ()}
     assert not not_held(verdict("compile", about, facts(own, **clean)))
     dirty = {
-        "device_state": (Variable(name="calls", size_bytes=4),),
+        "device_state": ("calls",),
         "undefined": ("malloc",),
         "special_registers": ("%gridid",),
     }
@@ -144,8 +144,8 @@ def test_a_cubin_keeps_nothing_and_reads_no_clock() -> None:
 
 
 def test_figures_are_findings_until_a_setting_limits_them() -> None:
-    own = entry(registers_per_thread=40, spill_store_bytes=8, spill_load_bytes=4, shared_bytes=0)
-    found = facts(own, incumbent=(entry(registers_per_thread=32),))
+    own = entry(registers=40, spill_bytes=12, shared_bytes=0)
+    found = facts(own, incumbent=(entry(registers=32),))
     judged = verdict("compile", subject(), found)
     assert judged.outcome == "pass"
     notes = {note.name: (note.got, note.says) for note in judged.notes}

@@ -1,0 +1,107 @@
+"""What the golden cases are made of: measured on the virtual board where a device is asked, by hand elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gates.compile import Compiled, CompileFacts, Entry, Passed
+from gates.contract import ContractGate, ContractSettings
+from qualify.subject import Subject
+from tests.evidence.goldens import Golden, of_facts
+from tests.gates.beds import Bed, bed, script
+from tests.gates.build import LIMITS, NoBench, arm, buffer, kernel, subject
+
+Case = tuple[str, str, Callable[[], Golden]]
+
+
+@contextmanager
+def cases() -> Iterator[list[Case]]:
+    """Every case: gate, name, and how to make it."""
+    with bed("simulated") as board:
+        yield [*_contract(), *_compile(), *_digest(board), *_numeric(board), *_trial(board)]
+
+
+def _contract() -> Iterator[Case]:
+    def case(about: Subject) -> Golden:
+        return of_facts("contract", about, ContractGate().measure(about, NoBench(), ContractSettings()), {}, {})
+
+    unknown = LIMITS.model_copy(update={"block_threads": None})
+    yield "contract", "passes", lambda: case(subject("pocl-3.0"))
+    yield "contract", "zero-grid", lambda: case(subject(candidate=arm("wide", kernel(grid=0))))
+    yield "contract", "unknown-block-limit", lambda: case(subject(limits=unknown))
+
+
+def _compile() -> Iterator[Case]:
+    nowhere: dict[str, Any] = {"offset_bytes": None, "size_bytes": None}
+    pointer = Passed(kind="pointer", type_name="float*", address_space="global", **nowhere)
+    count = Passed(kind="value", type_name="int", address_space="private", **nowhere)
+    figures: dict[str, Any] = {"shared_bytes": 0, "private_bytes": 16, "barriers": None}
+    figures |= dict.fromkeys(("registers", "spill_bytes", "stack_bytes"))
+    own = Entry(symbol="add", parameters=(pointer, pointer, pointer, count), **figures)
+    whole: dict[str, Any] = {"state": "built", "log": "k.cl:1:1: warning: unused", "entries": (own,)}
+    whole |= {"object_blake3": "cd" * 32, "object_bytes": 99}
+    whole |= dict.fromkeys(("device_state", "undefined", "special_registers"))
+
+    def case(toolkit: str = "pocl-3.0", settings: dict[str, Any] | None = None, **changes: Any) -> Golden:
+        facts = CompileFacts(candidate=Compiled(**{**whole, **changes}), incumbent=(own,))
+        return of_facts("compile", subject(toolkit), facts, {}, settings or {})
+
+    places = zip((0, 8, 16, 24), (8, 8, 8, 4), strict=True)
+    told: dict[str, Any] = {"kind": None, "type_name": None, "address_space": None}
+    block = tuple(Passed(offset_bytes=at, size_bytes=size, **told) for at, size in places)
+    cubin = Entry(symbol="add", parameters=block, **{**figures, "registers": 24, "spill_bytes": 0, "stack_bytes": 0})
+    clean: dict[str, Any] = {"device_state": (), "undefined": (), "special_registers": ()}
+    limits = {"registers": 32, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 0}
+    swapped = Entry(symbol="add", parameters=(pointer, pointer, count, pointer), **figures)
+    refused: dict[str, Any] = {"log": "k.cl:1:1: error: no", "entries": (), "object_blake3": None, "object_bytes": None}
+    yield "compile", "passes", lambda: case(settings={"shared_bytes": 0})
+    yield "compile", "cubin-passes", lambda: case("cuda-13.2", limits, entries=(cubin,), **clean)
+    yield "compile", "cubin-without-state", lambda: case("cuda-13.2", entries=(cubin,))
+    yield "compile", "swapped", lambda: case(entries=(swapped,))
+    yield "compile", "refused", lambda: case(state="refused", **refused)
+
+
+def _digest(board: Bed) -> Iterator[Case]:
+    def case(text: bytes, **changes: Any) -> Golden:
+        return _measured(board, "digest", board.subject(text, n=19, launches=(kernel(),), **changes))
+
+    yield "digest", "passes", lambda: case(script())
+    yield "digest", "unwritten", lambda: case(script("tail", group=8), variants=("ordinary", "exceptional"))
+    yield "digest", "nondeterministic", lambda: case(script("stateful", after=3), bits="own")
+    yield "digest", "other-bits", lambda: case(script("copy"))
+
+
+def _numeric(board: Bed) -> Iterator[Case]:
+    def case(text: bytes, **changes: Any) -> Golden:
+        return _measured(board, "numeric", board.subject(text, n=19, launches=(kernel(),), **changes))
+
+    integers = (
+        *(buffer(name, kind, 19, "int16") for name, kind in zip("yab", ("output", "input", "input"), strict=True)),
+    )
+    yield "numeric", "passes", lambda: case(script(), variants=("ordinary", "exceptional"))
+    yield "numeric", "plain-passes", lambda: _measured(board, "numeric", board.plain(n=19, launches=(kernel(),)))
+    yield "numeric", "zeros", lambda: case(script("zeros"))
+    yield "numeric", "integers-differ", lambda: case(script("copy"), passed=integers)
+
+
+def _trial(board: Bed) -> Iterator[Case]:
+    def case(text: bytes, **changes: Any) -> Golden:
+        about = board.subject(text, script(pass_ns=600_000), n=19, launches=(kernel(),), **changes)
+        return _measured(board, "trial", about)
+
+    yield "trial", "passes", lambda: case(script(pass_ns=400_000))
+    yield "trial", "passes-with-own-bits", lambda: case(script(pass_ns=400_000), bits="own")
+    yield "trial", "slower", lambda: case(script(pass_ns=700_000))
+    yield "trial", "hopeless", lambda: case(script(pass_ns=7_000_000))
+    yield "trial", "superbatch", lambda: case(script("superbatch", pass_ns=600_000))
+    yield "trial", "lost", lambda: case(script(pass_ns=400_000, fault="die", after=150))
+
+
+def _measured(board: Bed, gate: str, about: Subject) -> Golden:
+    found = board.judge(gate, about)
+    series = {name: tuple(found.values(name)) for name in found.series}
+    return Golden(
+        subject=about, settings=found.settings, measurement=found.measurement, series=series, verdict=found.verdict
+    )
