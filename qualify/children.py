@@ -137,11 +137,6 @@ class Child:
         """The process's number, which is also its session's."""
         return self._process.pid
 
-    @property
-    def printed_bytes(self) -> int:
-        """How much the worker has printed so far."""
-        return self._output.count
-
     def ready(self) -> tuple[str, ...]:
         """Await the worker's first message: what it could not apply. Raises RigError if there is none."""
         try:

@@ -150,16 +150,25 @@ def test_nothing_is_left_after_the_rig_closes() -> None:
         rig.bench(subject, {}).exact(subject, "ordinary", SEED)
 
 
-def test_workers_die_with_a_killed_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_die_with_their_parent(how: signal.Signals, tmp_path: Path) -> None:
+    """Killed, the kernel ends them; interrupted, the rig does, and leaves no folder either."""
     command = [sys.executable, "-c", PARENT, HONEST["simulated"].decode()]
-    parent = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)})
+    parent = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
     with parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"open\n"
         orphans = children(parent.pid)
         assert set(orphans) == {"compile", "measure"}
-        parent.kill()
+        parent.send_signal(how)
     eventually(lambda: all(state_and_parent(pid)[0] in ("gone", "Z") for pid in orphans.values()), "the workers' death")
+    assert how == signal.SIGKILL or not list(tmp_path.iterdir())
 
 
 def test_closing_the_rig_blames_no_kernel() -> None:
