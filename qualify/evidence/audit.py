@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import EXITS, AuditOutcome, Problem, ProblemError, outcome_of
 from qualify.evidence.rejudge import document, rejudge
 from qualify.evidence.sources import against_sources
+from qualify.evidence.withdrawal import Withdrawal
 from qualify.judgement import Rules, RunVerdict
 from qualify.model import Document
 from qualify.plan import Plan, RunRecord
@@ -56,12 +57,13 @@ class RunAudit:
 
 @dataclass(frozen=True)
 class StoreAudit:
-    """What became of a store: its sealed runs, the runs that were opened and never sealed, and its history."""
+    """What became of a store: its sealed runs, those that were opened and never sealed, its history, withdrawals."""
 
     runs: tuple[RunAudit, ...]
     opened: tuple[str, ...]
     heads: tuple[str, ...]
     problems: tuple[Problem, ...]
+    withdrawn: Mapping[str, Withdrawal] = field(default_factory=dict)
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -114,11 +116,10 @@ def _audit_store(at: int, gates: Mapping[str, Rules]) -> StoreAudit:
     problems += found.problems
     if not any(problem.outcome == "unknown" for problem in problems) and not any(map(_is_hidden, audits)):
         problems += graph.gone()
-    for run in found.withdrawn:
-        problems.append(Problem(f"{layout.WITHDRAWN}/{run}.json", "V07", "this version knows no withdrawals"))
+    problems += graph.miscounted()
     sealed = {audit.run for audit in audits}
     opened = tuple(run for run in sorted(found.opened) if run not in sealed)
-    return StoreAudit(audits, opened, graph.heads, tuple(sorted(problems)))
+    return StoreAudit(audits, opened, graph.heads, tuple(sorted(problems)), graph.withdrawn)
 
 
 def _is_hidden(audit: RunAudit) -> bool:

@@ -11,15 +11,19 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from qualify.evidence import layout
 from qualify.evidence.files import below, folder, names, read_file
 from qualify.evidence.manifest import MANIFEST, MAX_MANIFEST_BYTES, check_path
 from qualify.evidence.problems import Problem, ProblemError
+from qualify.evidence.promotions import Promotions
 from qualify.evidence.rejudge import document
+from qualify.evidence.withdrawal import Withdrawal
 from qualify.model import MAX_DOCUMENT_BYTES
 from qualify.plan import Plan
 
+M = TypeVar("M", Plan, Withdrawal)
 _MARK = re.compile(r"(.+)\.json")
 #: What may lie in a store's folder; git needs the one file.
 _TOP = {layout.OPENED, layout.RUNS, layout.WITHDRAWN, layout.STAGING, layout.HEADS}
@@ -45,25 +49,51 @@ class History:
     """All records of a store."""
 
     entries: Mapping[str, Entry]
-    #: Digests of records whose content this version does not read: withdrawals, plans that do not parse.
-    opaque: frozenset[str] = frozenset()
+    withdrawn: Mapping[str, Withdrawal] = field(default_factory=dict)
+    #: Records that are no runs: withdrawals, plans that do not parse. File by digest.
+    others: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def heads(self) -> tuple[str, ...]:
         """Every record that no plan names, in order: what the next plan comes after."""
+        return tuple(sorted(self.head_files))
+
+    @property
+    def head_files(self) -> dict[str, str]:
+        """The file of each head, by digest."""
         named = {digest for entry in self.entries.values() for digest in entry.plan.after}
-        newest = {entry.manifest_sha256 or entry.plan_sha256 for entry in self.entries.values()}
-        return tuple(sorted((newest | self.opaque) - named))
+        newest = dict(_record(run, entry) for run, entry in self.entries.items())
+        return {digest: path for digest, path in {**newest, **self.others}.items() if digest not in named}
 
     def gone(self) -> Iterator[Problem]:
-        """A problem for every digest that a plan names and no file has."""
-        known = set(self.opaque)
+        """A problem for every digest that a plan or a withdrawal names and no file has."""
+        known = set(self.others)
         for entry in self.entries.values():
             known |= {entry.plan_sha256, entry.manifest_sha256 or entry.plan_sha256}
         for run, entry in self.entries.items():
             for digest in entry.plan.after:
                 if digest not in known:
                     yield Problem(f"{layout.OPENED}/{run}.json", "L01", f"no record has the digest {digest}")
+        for run, mark in self.withdrawn.items():
+            found = self.entries.get(run)
+            if found is None or mark.record_sha256 not in (found.plan_sha256, found.manifest_sha256):
+                path = f"{layout.WITHDRAWN}/{run}.json"
+                yield Problem(path, "L01", f"no record of the run has the digest {mark.record_sha256}")
+
+    def miscounted(self) -> Iterator[Problem]:
+        """A problem for every promotion that counts fewer attempts than were on record before it (R10.7)."""
+        promotions = Promotions({run: entry.plan for run, entry in self.entries.items()})
+        names = {entry.plan_sha256: run for run, entry in self.entries.items()}
+        names |= {entry.manifest_sha256: run for run, entry in self.entries.items() if entry.manifest_sha256}
+        for run, text in promotions.miscounted(names):
+            yield Problem(f"{layout.OPENED}/{run}.json", "V21", text)
+
+
+def _record(run: str, entry: Entry) -> tuple[str, str]:
+    """A run's own record: the digest and the file of its manifest, or of its plan while it is not sealed."""
+    if entry.manifest_sha256 is not None:
+        return entry.manifest_sha256, f"{layout.RUNS}/{run}/{MANIFEST}"
+    return entry.plan_sha256, f"{layout.OPENED}/{run}.json"
 
 
 @dataclass
@@ -95,21 +125,29 @@ def records(at: int) -> Records:
 
 def history(found: Records, manifests: Mapping[str, str | None]) -> tuple[History, list[Problem]]:
     """The graph of some records, with a problem for each plan that does not parse or lies under a wrong name."""
-    entries: dict[str, Entry] = {}
-    opaque = {_sha256(data) for data in found.withdrawn.values()}
+    plans, unread, problems = _documents(Plan, layout.OPENED, found.opened)
+    withdrawn, _, more = _documents(Withdrawal, layout.WITHDRAWN, found.withdrawn)
+    entries = {run: Entry(plan, _sha256(found.opened[run]), manifests.get(run)) for run, plan in plans.items()}
+    others = {_sha256(data): f"{layout.WITHDRAWN}/{run}.json" for run, data in found.withdrawn.items()}
+    others |= {_sha256(found.opened[run]): f"{layout.OPENED}/{run}.json" for run in unread}
+    return History(entries, withdrawn, others), [*problems, *more]
+
+
+def _documents(model: type[M], kind: str, marks: Mapping[str, bytes]) -> tuple[dict[str, M], list[str], list[Problem]]:
+    """The marks of a folder as documents by run, the runs whose mark is none, and why."""
+    documents: dict[str, M] = {}
     problems: list[Problem] = []
-    for run, data in found.opened.items():
-        path = f"{layout.OPENED}/{run}.json"
+    for run, data in marks.items():
+        path = f"{kind}/{run}.json"
         try:
-            plan = document(Plan, data, path)
-            if plan.run != run:
-                raise ProblemError("L07", path, f"it is the plan of {plan.run}")
+            made = document(model, data, path)
+            if made.run != run:
+                raise ProblemError("L07", path, f"it is of the run {made.run}")
         except ProblemError as error:
             problems.append(error.problem)
-            opaque.add(_sha256(data))
         else:
-            entries[run] = Entry(plan, _sha256(data), manifests.get(run))
-    return History(entries, frozenset(opaque)), problems
+            documents[run] = made
+    return documents, sorted(marks.keys() - documents.keys()), problems
 
 
 def read(at: int) -> tuple[History, list[Problem]]:
@@ -125,7 +163,7 @@ def read(at: int) -> tuple[History, list[Problem]]:
         except ProblemError as error:
             found.problems.append(error.problem)
     graph, problems = history(found, manifests)
-    return graph, [*found.problems, *problems, *graph.gone()]
+    return graph, [*found.problems, *problems, *graph.gone(), *graph.miscounted()]
 
 
 def _top(at: int, problems: list[Problem]) -> set[str]:

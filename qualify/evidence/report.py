@@ -27,6 +27,8 @@ def print_store(root: Path, gates: Mapping[str, Rules]) -> Exit:
         _print_run(audit)
     for run in store.opened:
         print(printable(f"{run}: opened, never sealed"))
+    for run, withdrawal in store.withdrawn.items():
+        print(printable(f"{run}: withdrawn: {withdrawal.reason}"))
     _print_problems(store.problems)
     if not (store.runs or store.opened or store.problems):
         print("no run was ever opened here")

@@ -20,8 +20,10 @@ from qualify.errors import EvidenceError, InputError, RigError, UsageError
 from qualify.evidence import audit, contents, history, layout, manifest
 from qualify.evidence.durable import Announce, Writer, interrupts_held, silent
 from qualify.evidence.files import below, folder, read_file
+from qualify.evidence.heads import HeadsCache
 from qualify.evidence.problems import Problem, ProblemError, printable
 from qualify.evidence.rejudge import document, rejudge
+from qualify.evidence.withdrawal import MAX_REASON_CHARS, Withdrawal
 from qualify.gate import Measurement
 from qualify.identity import content
 from qualify.judgement import Rules
@@ -45,14 +47,20 @@ class Store:
     def __init__(self, root: Path, *, announce: Announce = silent) -> None:
         self.root = Path(os.path.abspath(root))
         self._writer = Writer(str(self.root), announce)
+        self._cache = HeadsCache(self.root)
 
     def heads(self) -> tuple[str, ...]:
-        """The records that no plan names: what a new plan comes after. Raises EvidenceError if the history is bad."""
-        return self._history().heads
+        """The records that no plan names: what a new plan comes after.
+
+        They come from the cache where it can be trusted, else from the whole history. Raises EvidenceError if that is
+        bad.
+        """
+        cached = self._cache.read()
+        return self.history().heads if cached is None else cached
 
     def listing(self) -> tuple[history.Entry, ...]:
         """Every opened run by name, sealed or not. Raises EvidenceError if the history is bad."""
-        entries = self._history().entries
+        entries = self.history().entries
         return tuple(entries[run] for run in sorted(entries))
 
     def open(self, plan: Plan, inputs: Mapping[str, bytes]) -> StagedRun:
@@ -70,9 +78,11 @@ class Store:
             raise
         return run
 
-    def _history(self) -> history.History:
+    def history(self) -> history.History:
+        """Every record of the store, read from disk. Raises EvidenceError if one is bad or gone."""
         if not os.path.lexists(self.root):
             return history.History({})
+        seen = self._cache.stamps()
         try:
             with folder(str(self.root), self.root.name) as at:
                 graph, problems = history.read(at)
@@ -80,7 +90,44 @@ class Store:
             graph, problems = history.History({}), [error.problem]
         if problems:
             raise _evidence_error(f"the history of {self.root} does not verify", problems)
+        self._cache.keep(graph.head_files, seen)
         return graph
+
+    def withdraw(self, run: str, reason: str, now_utc: str) -> Withdrawal:
+        """Put on record, for ever, that a run is not to be relied on: admissions that rest on it close.
+
+        Raises UsageError for a run that was never opened, is withdrawn already, or without a reason; EvidenceError if
+        the history is bad, RigError if it cannot be written.
+        """
+        graph = self.history()
+        withdrawal = _withdrawal(graph, run, reason, now_utc)
+        data, name = withdrawal.canonical(), f"{run}.json"
+        place, staged = f"{layout.WITHDRAWN}/{name}", f"{run}.withdrawn-{os.urandom(4).hex()}.json"
+        with interrupts_held(), _as_rig_error(), folder(str(self.root), self.root.name) as top:
+            self._writer.ensure_folder(top, layout.WITHDRAWN, layout.WITHDRAWN)
+            self._writer.sync_folder(top, ".")
+            with below(top, layout.STAGING) as staging, below(top, layout.WITHDRAWN) as withdrawn:
+                self._writer.write(staging, staged, f"{layout.STAGING}/{staged}", data)
+                with self._cache.changing(adds={hashlib.sha256(data).hexdigest(): place}, ends=()):
+                    self._writer.move(staging, staged, withdrawn, name, place)
+                self._writer.sync_folder(withdrawn, layout.WITHDRAWN)
+                self._writer.sync_folder(staging, layout.STAGING)
+        return withdrawal
+
+
+def _withdrawal(graph: history.History, run: str, reason: str, now_utc: str) -> Withdrawal:
+    entry, earlier = graph.entries.get(run), graph.withdrawn.get(run)
+    if entry is None:
+        raise UsageError(f"expected a run of this store, got {run}", fix="qualify verify-evidence lists the runs")
+    if earlier is not None:
+        raise UsageError(f"{run} is withdrawn already: {earlier.reason}", fix="nothing: a withdrawal never changes")
+    if not 0 < len(reason.strip()) <= MAX_REASON_CHARS:
+        raise UsageError(
+            f"expected a reason of 1 to {MAX_REASON_CHARS} characters, got {len(reason.strip())}",
+            fix="say in a sentence why nobody may rely on the run",
+        )
+    digest = entry.manifest_sha256 or entry.plan_sha256
+    return Withdrawal(run=run, record_sha256=digest, reason=reason.strip(), withdrawn_utc=now_utc)
 
 
 class StagedRun:
@@ -89,7 +136,7 @@ class StagedRun:
     def __init__(self, root: Path, writer: Writer, plan: Plan) -> None:
         self.plan = plan
         self.path = root / layout.STAGING / plan.run
-        self._root, self._writer = root, writer
+        self._root, self._writer, self._cache = root, writer, HeadsCache(root)
         self._planned = {planned.subject.key: planned for planned in plan.subjects}
         self._recorded: dict[tuple[tuple[str, str], str], tuple[Measurement, str]] = {}
         self._attached: dict[str, str] = {}  # BLAKE3 by path
@@ -175,13 +222,13 @@ class StagedRun:
             raise _evidence_error(f"{self.path} cannot be judged", [*found.problems, *judged.problems])
         verdict = judged.verdict.canonical()
         self._write(layout.VERDICT, verdict)
-        digests = {**found.digests, layout.VERDICT: hashlib.sha256(verdict).hexdigest()}
-        self._write(manifest.MANIFEST, manifest.write(digests))
+        listed = manifest.write({**found.digests, layout.VERDICT: hashlib.sha256(verdict).hexdigest()})
+        self._write(manifest.MANIFEST, listed)
         self._sync_folders()
         audited = audit.verify_run(self.path, gates)
         if audited.outcome != "verified":
             raise _evidence_error(f"{self.path} does not verify", audited.problems)
-        self._publish()
+        self._publish(hashlib.sha256(listed).hexdigest(), found.digests[layout.PLAN])
         return self._root / layout.RUNS / self.plan.run
 
     def _make_store(self) -> None:
@@ -216,7 +263,9 @@ class StagedRun:
         self._at = self._handles.enter_context(below(self._staging, run))
         self._write(layout.PLAN, data)
         self._write(f"{layout.OPENED}.json", data)
-        self._writer.move(self._at, f"{layout.OPENED}.json", self._opened, f"{run}.json", f"{layout.OPENED}/{run}.json")
+        place = f"{layout.OPENED}/{run}.json"
+        with self._cache.changing(adds={hashlib.sha256(data).hexdigest(): place}, ends=self.plan.after):
+            self._writer.move(self._at, f"{layout.OPENED}.json", self._opened, f"{run}.json", place)
         self._writer.sync_folder(self._opened, layout.OPENED)
         self._writer.sync_folder(self._at, f"{layout.STAGING}/{run}")
         self._writer.sync_folder(self._staging, layout.STAGING)
@@ -254,10 +303,12 @@ class StagedRun:
                 self._writer.sync_folder(at, self._name(path))
         self._writer.sync_folder(self._at, self._name(""))
 
-    def _publish(self) -> None:
+    def _publish(self, manifest_sha256: str, plan_sha256: str) -> None:
         """The one step that makes a run: a rename to a free name. The folders were opened before it."""
         run = self.plan.run
-        self._writer.move(self._staging, run, self._runs, run, f"{layout.RUNS}/{run}")
+        place = f"{layout.RUNS}/{run}"
+        with self._cache.changing(adds={manifest_sha256: f"{place}/{manifest.MANIFEST}"}, ends=(plan_sha256,)):
+            self._writer.move(self._staging, run, self._runs, run, place)
         self._writer.sync_folder(self._runs, layout.RUNS)
         self._writer.sync_folder(self._staging, layout.STAGING)
         self.close()

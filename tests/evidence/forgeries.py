@@ -14,6 +14,7 @@ from typing import Any
 
 from qualify.evidence import layout
 from qualify.evidence.manifest import MANIFEST
+from qualify.evidence.store import Store
 from qualify.judgement import JUDGEMENT
 from qualify.model import Json, canonical_bytes
 from tests.evidence.attacks import ATTACKS, NEWEST, OLDER, Attack, Victim, attack, file_renamed, verdict_edited
@@ -171,9 +172,8 @@ def signature(victim: Victim) -> None:
 
 
 @attack("V07")
-def withdrawal(victim: Victim) -> None:
-    (victim.root / layout.WITHDRAWN).mkdir()
-    (victim.root / layout.WITHDRAWN / f"{NEWEST}.json").write_bytes(b"{}\n")
+def withdrawal_of_the_future(victim: Victim) -> None:
+    _withdraw(victim, format=2, news=1)
 
 
 @attack("V08")
@@ -232,13 +232,14 @@ def gates_turned_round(victim: Victim) -> None:
     _replan(victim, lambda plan: plan["nodes"].reverse())
 
 
-def _replan(victim: Victim, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the plan everywhere: a plan of its own making, hashed well."""
-    plan = json.loads((victim.run / layout.PLAN).read_bytes())
+def _replan(victim: Victim, change: Callable[[dict[str, Any]], object], run: str = NEWEST) -> None:
+    """Change a run's plan everywhere: a plan of its own making, hashed well."""
+    folder = victim.root / layout.RUNS / run
+    plan = json.loads((folder / layout.PLAN).read_bytes())
     change(plan)
-    for path in (victim.run / layout.PLAN, victim.root / layout.OPENED / f"{NEWEST}.json"):
+    for path in (folder / layout.PLAN, victim.root / layout.OPENED / f"{run}.json"):
         path.write_bytes(canonical_bytes(plan))
-    rehash(victim.run)
+    rehash(folder)
 
 
 @attack("V17")
@@ -292,7 +293,47 @@ def last_gate_turned_to_not_run(victim: Victim) -> None:
     rederive(victim.run)
 
 
+@attack("V21")
+def attempt_counted_anew(victim: Victim) -> None:
+    """Both runs are first promotions of one cell against one incumbent, the newest after the older."""
+    _replan(victim, lambda plan: plan.update(command="promote"), run=OLDER)
+    head = hashlib.sha256((victim.older / MANIFEST).read_bytes()).hexdigest()
+    _replan(victim, lambda plan: plan.update(command="promote", after=[head]))
+
+
 # L: runs and their history.
+
+
+@attack("J12")
+def withdrawal_that_says_nothing(victim: Victim) -> None:
+    _withdraw(victim, reason="")
+
+
+@attack("L01")
+def withdrawn_run_sealed_anew(victim: Victim) -> None:
+    """The run was made again after it was withdrawn, so that the mark is of something that is gone."""
+    _withdraw(victim)
+    edit(victim.run / SIZE, lambda value: value.update(host_ns=2))
+    rederive(victim.run)
+
+
+@attack("L01")
+def withdrawn_run_deleted(victim: Victim) -> None:
+    _withdraw(victim)
+    shutil.rmtree(victim.run)
+    (victim.root / layout.OPENED / f"{NEWEST}.json").unlink()
+
+
+@attack("L07")
+def withdrawal_under_another_name(victim: Victim) -> None:
+    _withdraw(victim)
+    (victim.root / layout.WITHDRAWN / f"{NEWEST}.json").rename(victim.root / layout.WITHDRAWN / f"{OLDER}.json")
+
+
+def _withdraw(victim: Victim, **change: Json) -> None:
+    """A mark on the newest run, changed after it was made."""
+    Store(victim.root).withdraw(NEWEST, "its clock was wrong", "2026-01-02T00:00:00Z")
+    edit(victim.root / layout.WITHDRAWN / f"{NEWEST}.json", lambda mark: mark.update(change))
 
 
 @attack("L01")

@@ -125,5 +125,8 @@ def test_a_store_that_lost_a_record_takes_no_new_plan(lost: str, memory_path: Pa
     write_run(root, "run-2")
     (root / lost).unlink()
     with pytest.raises(EvidenceError, match="history") as caught:
-        Store(root).heads()
+        Store(root).listing()
     assert caught.value.fix
+    shutil.rmtree(root / layout.HEADS)
+    with pytest.raises(EvidenceError, match="history"):
+        Store(root).heads()
