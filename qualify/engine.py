@@ -52,6 +52,11 @@ class _State:
     measured: dict[str, tuple[Measurement, str]] = field(default_factory=dict)
     closed: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is the route that the others of its cell are judged against."""
+        return self.planned.subject.role == "plain"
+
 
 @dataclass
 class Execution:
@@ -81,8 +86,8 @@ class Execution:
         """One gate over all open subjects: plain routes first, since an unsound incumbent closes its cell."""
         due = [state for state in states.values() if node.gate in state.planned.gates]
         self.progress.gate(node.gate, sum(state.closed is None for state in due))
-        for role in ("plain", "candidate"):
-            wave = [state for state in due if state.planned.subject.role == role and state.closed is None]
+        for plain in (True, False):
+            wave = [state for state in due if state.is_plain == plain and state.closed is None]
             for state, (measurement, series) in self._measured(node, wave):
                 self._record(node, state, measurement, series)
             self._close_cells(states)
@@ -155,9 +160,9 @@ class Execution:
 
     def _close_cells(self, states: Mapping[tuple[str, str], _State]) -> None:
         """An incumbent that is closed closes every subject of its cell."""
-        unsound = {key[0] for key, state in states.items() if state.planned.subject.role == "plain" and state.closed}
+        unsound = {key[0] for key, state in states.items() if state.is_plain and state.closed}
         for (cell, _), state in states.items():
-            if cell in unsound and state.planned.subject.role == "candidate" and state.closed is None:
+            if cell in unsound and not state.is_plain and state.closed is None:
                 state.closed = "incumbent unsound"
 
     def _close(self, state: _State) -> None:

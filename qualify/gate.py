@@ -81,6 +81,17 @@ class Outputs:
     data: Mapping[str, bytes]
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What the parent saw around the board, whichever arm ran: events by name (R10.8), and the clocks' state.
+
+    `clock` is a name for the state, None where nothing tells it; no events where nothing watches.
+    """
+
+    events: frozenset[str] = frozenset()
+    clock: str | None = None
+
+
 class Session(Protocol):
     """One measuring process, one context; it interprets steps and knows no verdict."""
 
@@ -90,6 +101,10 @@ class Session(Protocol):
 
     def taken(self) -> Sequence[bytes]:
         """The raw buffers of the last `run`, one a Bytes record."""
+        ...
+
+    def surroundings(self) -> Surroundings:
+        """What was seen since this was last asked, or since the session began."""
         ...
 
 

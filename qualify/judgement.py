@@ -12,7 +12,7 @@ from qualify.errors import DocumentError
 from qualify.gate import Facts, Gate, Measurement, Rule, Series, SeriesRef, Settings
 from qualify.model import Document, Segment, canonical_bytes
 from qualify.plan import Node, Plan, Planned
-from qualify.subject import Subject
+from qualify.subject import Role, Subject
 from qualify.verdict import Check, Note, Outcome, Verdict, combine
 
 #: The version of this module's own table of states; a plan names it, an unknown number is never a pass.
@@ -125,7 +125,7 @@ class SubjectVerdict(Document):
 
     cell: Segment
     route: Segment
-    role: Literal["plain", "candidate"]
+    role: Role
     outcome: Outcome
     closed_by: str | None
     gates: tuple[GateVerdict, ...]

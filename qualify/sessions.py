@@ -12,14 +12,14 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from qualify.channel import Open, Opened, Perform, Performed
 from qualify.children import START_TIMEOUT_S, Child, ChildLost
 from qualify.errors import RigError
-from qualify.gate import Loss, WorkerLost
+from qualify.gate import Loss, Surroundings, WorkerLost
 from qualify.steps import (
     Answer,
     Arena,
@@ -73,8 +73,9 @@ def lost(child: ChildLost, step: str, arm: ArmName | None) -> WorkerLost:
 class MeasuringSession:
     """`gate.Session` over one child: announced steps, checked records, losses with an owner."""
 
-    def __init__(self, child: Child) -> None:
-        self._child = child
+    def __init__(self, child: Child, watch: Callable[[], Surroundings] = Surroundings) -> None:
+        """`watch` tells what was seen around the board since it was last called; by default nobody watches."""
+        self._child, self._watch = child, watch
         self._buffers: dict[str, int] = {}
         self._taken: tuple[bytes, ...] = ()
         self._steps: Sequence[Step] = ()
@@ -108,6 +109,10 @@ class MeasuringSession:
     def taken(self) -> Sequence[bytes]:
         """The raw buffers of the last `run`, one a Bytes record."""
         return self._taken
+
+    def surroundings(self) -> Surroundings:
+        """What was seen around the board since this was last asked, or since the session began."""
+        return self._watch()
 
     def _perform(self, steps: Sequence[Step], objects: Sequence[bytes], timeout_s: float) -> tuple[Record, ...]:
         self._steps, self._at, self._taken = steps, -1, ()

@@ -10,12 +10,16 @@ from qualify.contract import Argument, Arm, Cell, Numeric, Timing, Variant
 from qualify.domain import Domain, Limits
 from qualify.model import Document, Segment
 
+Role = Literal["plain", "candidate", "control"]
+
 
 class Subject(Document):
     """(operation, cell, candidate, incumbent, domain, attempt), frozen when the run is planned.
 
     `role` is `plain` for the fallback route, which is judged first and never timed: the incumbent of a plain
-    subject is itself.
+    subject is itself. A `control` is plain against plain, timed to learn how far identical arms differ (R10.10).
+    `moved_bytes` and `operations` are what a pass cannot do without; None leaves bytes to be counted from the
+    arguments, and operations unknown. `finalists` were promoted together with this one (R10.7).
     """
 
     operation: Segment
@@ -23,14 +27,17 @@ class Subject(Document):
     cell: Cell
     arguments: tuple[Argument, ...]
     variants: tuple[Variant, ...]
-    role: Literal["plain", "candidate"]
+    role: Role
     candidate: Arm
     incumbent: Arm
     bits: Literal["own", "identical"]
     numeric: Numeric
     timing: Timing
     limits: Limits
+    moved_bytes: int | None = None
+    operations: int | None = None
     attempt: Annotated[int, Field(ge=1)] = 1
+    finalists: Annotated[int, Field(ge=1)] = 1
 
     @property
     def key(self) -> tuple[str, str]:

@@ -20,6 +20,8 @@ from qualify.identity import content
 COHORTS = "cohorts"
 CANDIDATES = "candidates"
 COMMON = "common"
+#: What a pass cannot do without, as formulas of a cell; for gate roofline.
+WORK = ("moved_bytes", "operations")
 MAX_CANDIDATES = 4096  # Folders under --candidates; more belong into several runs.
 _ROUTE = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.+-]{0,62}[A-Za-z0-9_+-])?")
 _REFERENCE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,200}\.py):([A-Za-z_][A-Za-z0-9_]{0,62})")
@@ -114,6 +116,9 @@ def load(workspace: Path, operation: str, *, candidates: Path | None = None) -> 
     made = cells(source, row)
     integers, names = frozenset(made[0].integers), frozenset(made[0].names)
     check_arguments(source, row, integers)
+    for work in WORK:
+        if (formula := getattr(row, work)) is not None:
+            check_formula(source, (work,), formula, integers)
     routes = {name: Route(name, folder, source, ("routes", name), item) for name, item in row.routes.items()}
     for route in routes.values():
         _check_route(route, row, integers, names)

@@ -83,4 +83,6 @@ class CohortRow(Document):
     numeric: Numeric
     reference: str
     timing: Timing = Timing()
+    moved_bytes: Formula | None = None
+    operations: Formula | None = None
     state: tuple[JsonValue, ...] = ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from qualify.cohort.cohort import Cohort
+from qualify.cohort.cohort import WORK, Cohort
 from qualify.cohort.composition import Composition, compose
+from qualify.cohort.scope import Scope
 from qualify.contract import Argument, Arm, Cell, Composed, ReferenceSource, Variant
 from qualify.domain import Domain, Limits
 from qualify.elements import DTYPES
@@ -84,7 +85,8 @@ class _Selecting:
         return [self._subject(cell, arms[name], arms[plain]) for name in order]
 
     def _subject(self, cell: Cell, candidate: Arm, incumbent: Arm) -> Subject:
-        arguments, row = self.cohort.arguments[cell.id], self.cohort.row
+        arguments, row, scope = self.cohort.arguments[cell.id], self.cohort.row, Scope(self.cohort.source, cell)
+        work = {name: text for name in WORK if (text := getattr(row, name)) is not None}
         return Subject(
             operation=self.cohort.operation,
             domain=self.domain,
@@ -98,6 +100,7 @@ class _Selecting:
             numeric=row.numeric,
             timing=row.timing,
             limits=self.limits,
+            **{name: scope.integer((name,), text, least=1) for name, text in work.items()},
         )
 
 
