@@ -1,0 +1,277 @@
+"""The CUDA device: one board, one stream, one arena of plain device memory, nothing pinned and nothing managed.
+
+The harness's own kernels (`harness.cu`, `fnv.cu`) come as object code from the compile worker of the same toolkit.
+Checked runs wait after every launch, so that an error belongs to the step that was announced; a segment waits once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from cuda.bindings import driver
+
+from qualify.arena import BASE_ALIGN_BYTES
+from qualify.contract import Kernel, Memset
+from qualify.domain import Board, Limits
+from qualify.errors import RigError
+from qualify.seeds import split
+from qualify.steps import (
+    Answer,
+    ArmName,
+    Damage,
+    Equal,
+    Placement,
+    Poison,
+    Recipe,
+    Run,
+    Segment,
+    Slot,
+    Stamps,
+    Unwritten,
+)
+from qualify.workers.devices.base import Bound, Device, StepRefused
+from qualify.workers.devices.cuda_driver import DriverError, Function, Prepared, ask, attribute, call, load, prepare
+from qualify.workers.devices.cuda_harness import CudaHarness
+
+
+class CudaDevice(Device):
+    """The board that CUDA_VISIBLE_DEVICES leaves, in its primary context."""
+
+    def __init__(self, harness: bytes | None) -> None:
+        super().__init__()
+        if harness is None:
+            raise RigError("expected the harness's object code, got none", fix="report it: the fault is the tool's own")
+        self._harness = CudaHarness(harness)
+        self._device, self._stream = self._harness.device, self._harness.stream
+        self._functions: dict[str, dict[str, Function]] = {}
+        self._modules: list[Any] = []
+        self._graphs: list[tuple[Any, ...]] = []
+        self._base = 0
+
+    # The board -------------------------------------------------------------------------------------------------------
+
+    def board(self) -> Board:
+        """Name, UUID, driver and limits as the driver gives them."""
+        name = ask(driver.cuDeviceGetName, 128, self._device)
+        version = int(ask(driver.cuDriverGetVersion))
+        uuid = bytes(ask(driver.cuDeviceGetUuid, self._device).bytes)
+        return Board(
+            name=name.split(b"\0")[0].decode(),
+            uuid=f"GPU-{uuid.hex()}",
+            driver=f"{version // 1000}.{version % 1000 // 10}",
+            addressing=self._addressing(),
+            limits=self._limits(),
+        )
+
+    def _addressing(self) -> Literal["device", "host", "hmm", "ats", "unknown"]:
+        pageable = attribute(self._device, "PAGEABLE_MEMORY_ACCESS")
+        if pageable is None:
+            return "unknown"
+        if not pageable:
+            return "device"
+        return "ats" if attribute(self._device, "PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES") else "hmm"
+
+    def _limits(self) -> Limits:
+        def get(name: str) -> int | None:
+            return attribute(self._device, name)
+
+        def three(name: str) -> tuple[int, int, int] | None:
+            x, y, z = (get(f"{name}_{axis}") for axis in "XYZ")
+            return None if x is None or y is None or z is None else (x, y, z)
+
+        return Limits(
+            block_threads=get("MAX_THREADS_PER_BLOCK"),
+            block=three("MAX_BLOCK_DIM"),
+            grid=three("MAX_GRID_DIM"),
+            shared_bytes=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            parameter_bytes=None,
+            compute_units=get("MULTIPROCESSOR_COUNT"),
+            memory_bytes=int(ask(driver.cuDeviceTotalMem, self._device)),
+            cache_bytes=get("L2_CACHE_SIZE"),
+            source="cuDeviceGetAttribute",
+        )
+
+    def canary(self) -> None:
+        """Run the harness's own kernels and check their answer. Raises RigError."""
+        self._harness.canary()
+
+    def close(self) -> None:
+        """Let go of the context and everything in it."""
+        self._harness.close()
+
+    # Steps -----------------------------------------------------------------------------------------------------------
+
+    def _load(self, arm: ArmName, code: bytes, symbols: Sequence[str]) -> None:
+        module, self._functions[arm] = load(code, symbols)
+        self._modules.append(module)
+
+    def _arena(self, size_bytes: int, zone_seed: str) -> None:
+        whole = -(-size_bytes // 8) * 8
+        try:
+            memory = int(call(driver.cuMemAlloc, whole + BASE_ALIGN_BYTES))
+        except DriverError as error:
+            raise StepRefused(f"no arena of {size_bytes} bytes: {error}") from error
+        self._base = -(-memory // BASE_ALIGN_BYTES) * BASE_ALIGN_BYTES
+        self._harness.zones(self._base, whole, zone_seed)
+        self._harness.wait()
+
+    def _fill(self, place: Placement, recipe: Recipe) -> None:
+        self._harness.fill(self._address(place), place, recipe)
+        self._harness.wait()
+
+    def _scrub(self, seed: str) -> None:
+        self._harness.scrub(seed)
+        self._harness.wait()
+
+    def _run(self, step: Run) -> None:
+        for launch in step.launches:
+            try:
+                self._enqueue_launch(step.arm, launch, step.slots, step.set)
+                self._harness.wait()
+            except DriverError as error:
+                raise StepRefused(f"{error}") from error
+
+    def _enqueue_launch(self, arm: ArmName, launch: Kernel | Memset, slots: Sequence[Slot], number: int) -> None:
+        if isinstance(launch, Memset):
+            place = self._memset_place(launch, slots, number)
+            if place.size_bytes:
+                call(driver.cuMemsetD8Async, self._address(place), launch.byte, place.size_bytes, self._stream)
+            return
+        self._prepared(arm, launch, slots, number).enqueue()
+
+    def _prepared(self, arm: ArmName, kernel: Kernel, slots: Sequence[Slot], number: int) -> Prepared:
+        bound = tuple(self._bytes_of(each) for each in self._bind(kernel, slots, number))
+        return prepare(self._functions[arm][kernel.symbol], kernel, bound, self._stream)
+
+    def _bytes_of(self, bound: Bound) -> bytes:
+        if isinstance(bound, bytes):
+            return bound
+        return self._address(bound).to_bytes(8, "little")
+
+    def _segment(self, step: Segment) -> Stamps:
+        try:
+            self._before(step)
+            lead_in = self._unit_calls(step, step.lead_in)
+            timed = self._unit_calls(step, step.timed)
+            start, ends, host_bound = self._clocked(lead_in, timed)
+        except DriverError as error:
+            raise StepRefused(f"{error}") from error
+        sets = (*step.lead_in, *step.timed)
+        places = tuple(self._place(f"{argument}.{number}") for number in sets for argument in step.digested)
+        digests, width = self._digest(places), len(step.digested)
+        rows = tuple(digests[at : at + width] for at in range(0, len(digests), width)) if width else ()
+        return Stamps(start_ns=start, unit_end_ns=ends, digests=rows, damage=self._zones(), host_bound=host_bound)
+
+    def _before(self, step: Segment) -> None:
+        """R10.3 steps 1 to 4: poison, scrub, reset persisting lines, read neutral memory."""
+        for argument, dtype in step.poisoned:
+            for number in (*step.lead_in, *step.timed):
+                recipe = Poison(dtype=dtype, seed=split(step.seed, argument, number))
+                place = self._place(f"{argument}.{number}")
+                self._harness.fill(self._address(place), place, recipe)
+        self._harness.scrub(step.seed)
+        driver.cuCtxResetPersistingL2Cache()
+        self._harness.flush(step.flush_bytes)
+
+    def _unit_calls(self, step: Segment, sets: Sequence[int]) -> list[Callable[[], None]]:
+        """What enqueues each unit: its prepared launches in a row, or one graph of `passes` passes."""
+        units = [sets[at : at + step.passes] for at in range(0, len(sets), step.passes)]
+        if step.passes == 1:
+            return [self._row(step, unit) for unit in units]
+        return [self._graph(step, unit) for unit in units]
+
+    def _row(self, step: Segment, sets: Sequence[int]) -> Callable[[], None]:
+        prepared = [self._ready(step, launch, number) for number in sets for launch in step.launches]
+
+        def enqueue() -> None:
+            for one in prepared:
+                one()
+
+        return enqueue
+
+    def _ready(self, step: Segment, launch: Kernel | Memset, number: int) -> Callable[[], None]:
+        if isinstance(launch, Kernel):
+            return self._prepared(step.arm, launch, step.slots, number).enqueue
+        place = self._memset_place(launch, step.slots, number)
+        address, size, byte = self._address(place), place.size_bytes, launch.byte
+
+        def memset() -> None:
+            call(driver.cuMemsetD8Async, address, byte, size, self._stream)
+
+        return memset
+
+    def _graph(self, step: Segment, sets: Sequence[int]) -> Callable[[], None]:
+        """One executable graph of the passes, captured from the stream, uploaded before anything is timed."""
+        row = self._row(step, sets)
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        call(driver.cuStreamBeginCapture, self._stream, mode)
+        row()
+        graph = call(driver.cuStreamEndCapture, self._stream)
+        executable = call(driver.cuGraphInstantiate, graph, 0)
+        call(driver.cuGraphUpload, executable, self._stream)
+        self._graphs.append((row, graph, executable))
+
+        def replay() -> None:
+            call(driver.cuGraphLaunch, executable, self._stream)
+
+        return replay
+
+    def _clocked(
+        self, lead_in: Sequence[Callable[[], None]], timed: Sequence[Callable[[], None]]
+    ) -> tuple[int, tuple[int, ...], bool]:
+        """R10.3 steps 5 to 9: lead-in, clock, units, clock, without a host wait; then the error."""
+        events = [call(driver.cuEventCreate, 0) for _ in range(len(timed) + 1)]
+        for unit in lead_in:
+            unit()
+        call(driver.cuEventRecord, events[0], self._stream)
+        for unit, event in zip(timed, events[1:], strict=True):
+            unit()
+            call(driver.cuEventRecord, event, self._stream)
+        host_bound = int(driver.cuEventQuery(events[0])[0]) == 0
+        self._harness.wait()
+        ends = tuple(
+            round(float(call(driver.cuEventElapsedTime, events[0], event)) * 1_000_000) for event in events[1:]
+        )
+        for event in events:
+            driver.cuEventDestroy(event)
+        self._forget_graphs()
+        return 0, ends, host_bound
+
+    def _forget_graphs(self) -> None:
+        """Destroy a segment's graphs once nothing of them runs; their launches' memory was kept until now."""
+        for _, graph, executable in self._graphs:
+            driver.cuGraphExecDestroy(executable)
+            driver.cuGraphDestroy(graph)
+        self._graphs.clear()
+
+    # Digests and checks ----------------------------------------------------------------------------------------------
+
+    def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
+        return self._harness.hashes(tuple((self._address(place), place.size_bytes) for place in places))
+
+    def _zones(self) -> Damage:
+        count, first = self._harness.damage(self._base, self._gaps, self._seeded("zones"))
+        return Damage(bytes=count, first_offset=first)
+
+    def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
+        count, first = self._harness.unwritten(self._address(place), place.size_bytes, step.poison)
+        return Equal(elements=count, first_index=first)
+
+    def _read(self, place: Placement) -> bytes:
+        return self._harness.download(self._address(place), place.size_bytes)
+
+    def _address(self, place: Placement) -> int:
+        return self._base + place.offset_bytes
+
+    def _kernel(self, arm: ArmName, symbol: str) -> Answer:
+        handle = self._functions[arm][symbol].handle
+        wanted = driver.CUfunction_attribute
+        facts = {
+            "registers_per_thread": wanted.CU_FUNC_ATTRIBUTE_NUM_REGS,
+            "shared_bytes": wanted.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+            "local_bytes": wanted.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+            "block_threads": wanted.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+            "constant_bytes": wanted.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+        }
+        return Answer(facts={name: int(call(driver.cuFuncGetAttribute, key, handle)) for name, key in facts.items()})

@@ -1,0 +1,257 @@
+"""The harness on a CUDA board: its own kernels, its memory, its stream (`harness.cu`, `fnv.cu`).
+
+Nothing is pinned and nothing is managed: what a kernel can reach is the arena and a few tables of the harness, none
+of which holds an expected value.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from cuda.bindings import driver
+
+from qualify.contract import Kernel
+from qualify.elements import DTYPES
+from qualify.errors import RigError
+from qualify.fill import generate
+from qualify.patterns import poison_masks
+from qualify.steps import Placement, Poison, Recipe, Values, Zeros
+from qualify.workers.devices.base import CANARY_SEED, StepRefused
+from qualify.workers.devices.cuda_driver import DriverError, ask, attribute, call, load, prepare
+
+HARNESS_SYMBOLS = (
+    "qualify_zone_fill",
+    "qualify_zone_check",
+    "qualify_poison",
+    "qualify_unwritten",
+    "qualify_values",
+    "qualify_scrub",
+    "qualify_flush",
+    "qualify_fnv_tiles",
+    "qualify_fnv_fold",
+)
+FNV_TILE_BYTES = 1 << 16
+FNV_THREADS = 512
+FNV_SHARED_BYTES = FNV_THREADS * 33 * 4  # A row of 32 words a thread, and one of padding.
+THREADS = 256
+_NEVER = (1 << 64) - 1  # atomicMin starts from here.
+#: A number and its size in bytes, or raw bytes: one parameter of a harness kernel.
+Parameter = tuple[int, int] | bytes
+
+
+class CudaHarness:
+    """The board's primary context, one stream, and the harness's kernels in it."""
+
+    def __init__(self, code: bytes) -> None:
+        ask(driver.cuInit, 0)
+        self.device = ask(driver.cuDeviceGet, 0)
+        self._context = ask(driver.cuDevicePrimaryCtxRetain, self.device)
+        ask(driver.cuCtxSetCurrent, self._context)
+        self.stream = ask(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
+        self.units = attribute(self.device, "MULTIPROCESSOR_COUNT") or 1
+        self._shared = attribute(self.device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") or 0
+        self._neutral: tuple[int, int] | None = None
+        try:
+            self._module, self._functions = load(code, HARNESS_SYMBOLS)
+        except StepRefused as error:
+            fix = "update the driver, or plan a toolkit that it knows"
+            raise RigError(f"expected the harness's own kernels to load, got {error}", fix=fix) from error
+
+    def close(self) -> None:
+        """Let go of the context and everything in it."""
+        driver.cuDevicePrimaryCtxRelease(self.device)
+
+    def canary(self) -> None:
+        """Fill, hash and read a small buffer with the harness's kernels and compare with the parent's definitions.
+
+        Raises RigError: after that no kernel can be blamed.
+        """
+        from qualify.fnv import fnv1a64
+
+        recipe = Poison(dtype="uint8", seed=CANARY_SEED)
+        size = 3 * FNV_TILE_BYTES + 5
+        try:
+            memory = int(call(driver.cuMemAlloc, size + 8))
+            self.poison(memory, size, recipe)
+            (got,) = self.hashes(((memory, size),))
+            call(driver.cuMemFree, memory)
+        except DriverError as error:
+            fix = "check the board with nvidia-smi"
+            raise RigError(f"expected the canary kernel to run, got {error}", fix=fix) from error
+        want = fnv1a64(generate(recipe, size))
+        if got != want:
+            raise RigError(f"expected the canary digest {want}, got {got}", fix="do not trust this board; check it")
+
+    # Patterns and values ---------------------------------------------------------------------------------------------
+
+    def zones(self, base: int, size_bytes: int, seed: str) -> None:
+        """Write the zone pattern over `size_bytes` (a multiple of 8) from `base`."""
+        words = size_bytes // 8
+        self._over(words, "qualify_zone_fill", (base, 8), (words, 8), (int(seed, 16), 8))
+
+    def fill(self, address: int, place: Placement, recipe: Recipe) -> None:
+        """Write a recipe to a buffer at `address`; enqueued, not awaited."""
+        if place.size_bytes == 0:
+            return
+        match recipe:
+            case Zeros():
+                call(driver.cuMemsetD8Async, address, 0, place.size_bytes, self.stream)
+            case Poison():
+                self.poison(address, place.size_bytes, recipe)
+            case Values():
+                self._values(address, place.size_bytes, recipe)
+
+    def poison(self, address: int, size_bytes: int, recipe: Poison) -> None:
+        """Write poison; enqueued, not awaited."""
+        self._over(-(-size_bytes // 8), "qualify_poison", (address, 8), (size_bytes, 8), *_poisoned(recipe))
+
+    def _values(self, address: int, size_bytes: int, recipe: Values) -> None:
+        kind = DTYPES[recipe.dtype]
+        elements = size_bytes // kind.size_bytes
+        table = self.upload(b"".join(bits.to_bytes(8, "little") for bits in recipe.specials)) if recipe.specials else 0
+        self._over(
+            elements,
+            "qualify_values",
+            *((address, 8), (elements, 8), _dtype_struct(recipe.dtype), (int(recipe.distribution == "normal"), 4)),
+            *((recipe.base & _NEVER, 8), (recipe.scale & _NEVER, 8), (int(recipe.seed, 16), 8)),
+            *((table, 8), (len(recipe.specials), 4)),
+        )
+        if table:
+            self.wait()
+            call(driver.cuMemFree, table)
+
+    def scrub(self, seed: str) -> None:
+        """Overwrite shared memory: one block a multiprocessor with all that a block can have. Enqueued."""
+        kernel = Kernel(symbol="qualify_scrub", grid=(self.units, 1, 1), block=(1024, 1, 1), shared_bytes=self._shared)
+        self.launch(kernel, (int(seed, 16), 8), (self._shared // 4, 4), (0, 8))
+
+    def flush(self, size_bytes: int) -> None:
+        """Read so much neutral memory, allocated once. Enqueued."""
+        if size_bytes == 0:
+            return
+        if self._neutral is None or self._neutral[1] < size_bytes:
+            self._neutral = int(call(driver.cuMemAlloc, size_bytes)), size_bytes
+            call(driver.cuMemsetD8Async, self._neutral[0], 0x5A, size_bytes, self.stream)
+        count = size_bytes // 16
+        self._over(count, "qualify_flush", (self._neutral[0], 8), (count, 8), (0, 8))
+
+    # Digests and checks ----------------------------------------------------------------------------------------------
+
+    def hashes(self, ranges: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+        """FNV-1a 64 of a list of (address, bytes), all at once (R9.5)."""
+        import numpy as np
+
+        if not ranges:
+            return ()
+        tiles = np.array([-(-size // FNV_TILE_BYTES) for _, size in ranges], dtype=np.uint64)
+        first = np.cumsum(tiles) - tiles
+        rows = b"".join(
+            address.to_bytes(8, "little") + size.to_bytes(8, "little") + int(start).to_bytes(8, "little")
+            for (address, size), start in zip(ranges, first, strict=True)
+        )
+        number, buffer = np.nonzero(np.arange(int(tiles.max()))[:, None] < tiles[None, :])
+        return self._hash_tiles(
+            rows, len(ranges), number.astype(np.uint32).tobytes(), buffer.astype(np.uint32).tobytes()
+        )
+
+    def _hash_tiles(self, rows: bytes, buffers: int, number: bytes, buffer: bytes) -> tuple[str, ...]:
+        """Hash tiles in the order given, number first, buffer second; see fnv.cu for why that order."""
+        tiles = len(number) // 4
+        memory = self.upload(rows + bytes(8 * buffers + 8 * tiles + 8) + buffer + number + bytes(4 * tiles))
+        digests = memory + len(rows)
+        partial = digests + 8 * buffers
+        ticket = partial + 8 * tiles
+        which, numbers, low = (ticket + 8 + 4 * tiles * part for part in range(3))
+        if tiles:
+            grid = (min(tiles, 2 * self.units), 1, 1)
+            kernel = Kernel(
+                symbol="qualify_fnv_tiles", grid=grid, block=(FNV_THREADS, 1, 1), shared_bytes=FNV_SHARED_BYTES
+            )
+            head = ((memory, 8), (which, 8), (numbers, 8), (tiles, 4), (ticket, 8))
+            self.launch(kernel, *head, (low, 8), (partial, 8))
+        fold = Kernel(symbol="qualify_fnv_fold", grid=(buffers, 1, 1), block=(FNV_THREADS, 1, 1))
+        self.launch(fold, (memory, 8), (partial, 8), (digests, 8))
+        self.wait()
+        found = self.download(digests, 8 * buffers)
+        call(driver.cuMemFree, memory)
+        return tuple(f"{int.from_bytes(found[8 * i : 8 * i + 8], 'little'):016x}" for i in range(buffers))
+
+    def damage(self, base: int, gaps: Sequence[tuple[int, int]], seed: str) -> tuple[int, int | None]:
+        """How many bytes of the gaps (from, to) changed, and the first one's offset."""
+        table = b"".join(start.to_bytes(8, "little") + end.to_bytes(8, "little") for start, end in gaps)
+        memory = self.upload(bytes(8) + _NEVER.to_bytes(8, "little") + table)
+        grid = (min(len(gaps), 64 * self.units), 1, 1)
+        kernel = Kernel(symbol="qualify_zone_check", grid=grid, block=(THREADS, 1, 1))
+        self.launch(kernel, (base, 8), (memory + 16, 8), (len(gaps), 4), (int(seed, 16), 8), (memory, 8))
+        return self._counted(memory)
+
+    def unwritten(self, address: int, size_bytes: int, poison: Poison) -> tuple[int, int | None]:
+        """How many elements equal the poison, and the first one's index."""
+        size = DTYPES[poison.dtype].size_bytes
+        elements = size_bytes // size
+        if elements == 0:
+            return 0, None
+        memory = self.upload(bytes(8) + _NEVER.to_bytes(8, "little"))
+        head, rest = (address, 8), _poisoned(poison)
+        self._over(elements, "qualify_unwritten", head, (elements, 8), (size, 4), *rest, (memory, 8))
+        return self._counted(memory)
+
+    def _counted(self, memory: int) -> tuple[int, int | None]:
+        self.wait()
+        found = self.download(memory, 16)
+        call(driver.cuMemFree, memory)
+        count, first = int.from_bytes(found[:8], "little"), int.from_bytes(found[8:], "little")
+        return count, first if count else None
+
+    # Memory and launches ---------------------------------------------------------------------------------------------
+
+    def _over(self, work: int, symbol: str, *parameters: Parameter) -> None:
+        """One of the grid-stride kernels over so much work."""
+        blocks = min(max(1, -(-work // THREADS)), 32 * self.units)
+        self.launch(Kernel(symbol=symbol, grid=(blocks, 1, 1), block=(THREADS, 1, 1)), *parameters)
+
+    def launch(self, kernel: Kernel, *parameters: Parameter) -> None:
+        """Enqueue one harness kernel. Raises DriverError."""
+        values = tuple(each if isinstance(each, bytes) else each[0].to_bytes(each[1], "little") for each in parameters)
+        prepare(self._functions[kernel.symbol], kernel, values, self.stream).enqueue()
+
+    def upload(self, data: bytes) -> int:
+        """New device memory with these bytes in it, for the kernels that are enqueued next.
+
+        The copy is in our own stream: one in the default stream returns once it is staged, and a kernel of a stream
+        that does not wait for that one can read the memory before the bytes are there.
+        """
+        memory = int(call(driver.cuMemAlloc, max(len(data), 8)))
+        call(driver.cuMemcpyHtoDAsync, memory, data, len(data), self.stream)
+        return memory
+
+    def download(self, address: int, size_bytes: int) -> bytes:
+        """Device memory as bytes."""
+        if size_bytes == 0:
+            return b""
+        target = ctypes.create_string_buffer(size_bytes)
+        call(driver.cuMemcpyDtoH, ctypes.addressof(target), address, size_bytes)
+        return target.raw
+
+    def wait(self) -> None:
+        """Wait for everything on the device and read the error where it happened. Raises DriverError."""
+        call(driver.cuCtxSynchronize)
+
+
+def _poisoned(recipe: Poison) -> tuple[Parameter, ...]:
+    """The four parameters that make one poison: seed, two masks, inversion."""
+    top, below = poison_masks(recipe.dtype)
+    return (int(recipe.seed, 16), 8), (top, 8), (below, 8), (_NEVER if recipe.complement else 0, 8)
+
+
+def _dtype_struct(name: str) -> bytes:
+    """`struct dtype` of harness.cu."""
+    kind = DTYPES[name]
+    is_float = kind.exponent_bits > 0
+    small = (kind.bits, kind.exponent_bits, kind.mantissa_bits, kind.bias if is_float else 0)
+    large = (kind.sign_bit, kind.greatest, kind.overflow if is_float else 0)
+    return b"".join(value.to_bytes(4, "little") for value in small) + b"".join(
+        value.to_bytes(8, "little") for value in large
+    )
