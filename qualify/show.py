@@ -132,6 +132,6 @@ def rig_errors(found: Iterable[tuple[str, str]]) -> Iterable[str]:
     places: dict[str, list[str]] = {}
     for where, text in found:
         places.setdefault(text, []).append(where)
-    for text, where in places.items():
-        more = f" and {len(where) - 1} more" if len(where) > 1 else ""
-        yield printable(f"{where[0]}{more}: {text}")
+    for text, found_at in places.items():
+        more = f" and {len(found_at) - 1} more" if len(found_at) > 1 else ""
+        yield printable(f"{found_at[0]}{more}: {text}")
