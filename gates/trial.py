@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from qualify import paired, program, readings
-from qualify.contract import Argument
-from qualify.elements import DTYPES
+from qualify import own_bits, pacing, paired, program, readings
 from qualify.gate import Bench, Facts, Gate, Rule, Series, SeriesRef, Settings, at_least, holds
-from qualify.model import Document, Name
-from qualify.nearness import Bound, Compared, Distance, Element, checked, close, remoteness, under_cap, whole
-from qualify.paired_session import ARMS, Known, PairedSession, arena_bytes, probe
+from qualify.own_bits import Chosen, OwnBits, Pair
+from qualify.pacing import Paced
+from qualify.paired_session import ARMS, PairedSession
 from qualify.program import LEAST_UNITS, Pace
 from qualify.readings import Attempt
 from qualify.seeds import permutation, split
-from qualify.steps import ArmName
 from qualify.subject import Subject
 from qualify.verdict import Check, Note
 
-#: A candidate that is slower by more than this is not worth windows (R10.1).
-HOPELESS = 10
-#: Timed passes of each arm, so that a tail is more than one bad moment (R10.1).
-LEAST_PASSES = 100
-#: A pass of less than about 0.3 us would need more sets than this; no launch is that short.
-MOST_SETS = 8192
 PPM = 1_000_000
 
 _ALWAYS = frozenset(
@@ -45,31 +36,6 @@ _ALWAYS = frozenset(
         "tail",
     }
 )
-
-
-class Paced(Document):
-    """How segments were cut. `more_bytes` is the arena of one unit more, where memory and not time set `units`."""
-
-    passes: Annotated[int, Field(ge=1)]
-    units: Annotated[int, Field(ge=1)]
-    flush_bytes: Annotated[int, Field(ge=0)]
-    more_bytes: int | None
-
-
-class Pair(Document):
-    """Both arms' untimed outputs of every set beside each other: elements, those of another class, the farthest."""
-
-    output: Name
-    elements: int
-    other_class: int
-    farthest: Element | None
-
-
-class Chosen(Document):
-    """One set, drawn by the run's seed, beside its exact values."""
-
-    set: Annotated[int, Field(ge=0)]
-    outputs: tuple[Distance, ...]
 
 
 class TrialFacts(Facts):
@@ -114,36 +80,21 @@ def checks(subject: Subject) -> frozenset[str]:
 def judge(subject: Subject, facts: TrialFacts, series: Series, settings: TrialSettings) -> Iterable[Check | Note]:
     """Every check of rule 1, from the series alone. Raises ValueError for series that no session gives."""
     if facts.probe_candidate is None or facts.probe_incumbent is None:
-        yield holds("pace", None, "three units of each arm in the device's memory", None)
+        yield pacing.no_pace()
         return
     candidate_ns, incumbent_ns = (readings.pass_ns(series[f"probe_{arm}"]) for arm in ARMS)
-    hopeful = candidate_ns <= HOPELESS * incumbent_ns
-    got = f"{candidate_ns} ns against {incumbent_ns} ns"
-    yield holds("within_tenfold", got, f"at most {HOPELESS} x the incumbent's pass", hopeful)
+    hopeful = pacing.hopeful(candidate_ns, incumbent_ns)
+    yield hopeful
     if facts.pace is None:
-        if hopeful:
-            yield holds("pace", None, "three units of each arm in the device's memory", None)
+        if hopeful.holds:
+            yield pacing.no_pace()
         return
-    yield _paced(subject, facts, min(candidate_ns, incumbent_ns))
+    yield pacing.as_asked(subject, facts.pace, facts.flush_bytes, min(candidate_ns, incumbent_ns))
     yield from _warmed(series)
-    pace = Pace(facts.pace.passes, facts.pace.units, facts.pace.flush_bytes)
+    pace = facts.pace.pace
     attempts = readings.from_series(series, pace, len(program.outputs(subject)))
     yield from _sound(subject, facts, series, pace, attempts)
     yield from _decided(settings, pace, attempts)
-
-
-def _paced(subject: Subject, facts: TrialFacts, pass_ns: int) -> Check:
-    """Passes, units and flush are what R10.1 and R10.3 ask for; units fewer only where memory ends."""
-    pace = facts.pace
-    flush = program.flush_bytes(subject)
-    if pace is None or flush is None or (pace.flush_bytes, facts.flush_bytes) != (flush, flush):
-        return holds("pace", None, "a flush of twice the cache", None)
-    passes, units = program.passes_of_a_unit(pass_ns), program.units_of_a_segment(pass_ns)
-    budget = program.memory_budget(subject, flush)
-    lowered = budget is not None and pace.more_bytes is not None and pace.more_bytes > budget
-    enough = pace.units == units if pace.more_bytes is None else LEAST_UNITS <= pace.units < units and lowered
-    got = f"{pace.units} units of {pace.passes} passes"
-    return holds("pace", got, f"{units} units of {passes} passes", (enough and pace.passes == passes) or None)
 
 
 def _warmed(series: Series) -> Iterator[Check | Note]:
@@ -163,7 +114,10 @@ def _sound(
     """Every timed launch is a checked launch (R10.4, R10.5)."""
     once = readings.every_set_once(attempts, pace)
     yield holds("sets", "each once" if once else "reused", "each set once a segment", once)
-    known = _known(subject, series, pace)
+    width = len(program.outputs(subject))
+    known = None
+    if subject.bits == "own":
+        known = own_bits.known({arm: series[f"known_{arm}"] for arm in ARMS}, pace.sets, width)
     wrong, launches = readings.disagreements(attempts, known), pace.sets * 4 * len(attempts)
     whose = "each arm's own" if known else "both arms"
     agreed = (wrong == 0 and launches > 0) if known is not None or subject.bits == "identical" else None
@@ -176,58 +130,7 @@ def _sound(
         "inputs_unchanged", "equal" if before == after else "differ", "equal", before == after if whole else None
     )
     if subject.bits == "own":
-        yield _pairs(subject, facts, pace)
-        yield _exact(subject, facts, pace)
-
-
-def _known(subject: Subject, series: Series, pace: Pace) -> Mapping[ArmName, Mapping[int, tuple[int, ...]]] | None:
-    """Each arm's digests of its untimed launches by set; None where both arms must agree instead."""
-    if subject.bits == "identical":
-        return None
-    width = len(program.outputs(subject))
-    found: dict[ArmName, Mapping[int, tuple[int, ...]]] = {}
-    for arm in ARMS:
-        values = series[f"known_{arm}"]
-        if len(values) != pace.sets * width:
-            raise ValueError(f"{len(values)} known digests of {pace.sets} sets")
-        found[arm] = {number: tuple(values[number * width :][:width]) for number in range(pace.sets)}
-    return found
-
-
-def _pairs(subject: Subject, facts: TrialFacts, pace: Pace) -> Check:
-    """Both arms' results of every set lie within twice the cap of each other, as two results under the cap do."""
-    outputs, want = program.outputs(subject), "within twice the cap of each other on every set"
-    found = facts.pairs or ()
-    if [(each.output, each.elements) for each in found] != [(o.name, o.elements * pace.sets) for o in outputs]:
-        return holds("pairs", None, want, None)
-    cap = Bound(Fraction(0), 2 * Fraction(subject.numeric.cap_relative))
-    far = [each.output for each, output in zip(found, outputs, strict=True) if not _pair_near(each, output, cap)]
-    return holds("pairs", f"apart in {', '.join(far)}" if far else "near", want, not far)
-
-
-def _pair_near(pair: Pair, output: Argument, cap: Bound) -> bool:
-    if DTYPES[output.dtype].kind != "float":
-        return pair.other_class == 0
-    if pair.other_class < 0 or pair.farthest is None:
-        raise ValueError(f"{pair.output}: {pair.other_class} elements of another class, and no farthest")
-    return pair.other_class == 0 and under_cap(checked(pair.farthest, output.dtype), cap)
-
-
-def _exact(subject: Subject, facts: TrialFacts, pace: Pace) -> Check:
-    """One set is judged as gate numeric judges."""
-    outputs, want = program.outputs(subject), "a set that is near the exact values"
-    chosen = facts.chosen
-    if (
-        chosen is None
-        or not 0 <= chosen.set < pace.sets
-        or [d.output for d in chosen.outputs] != [o.name for o in outputs]
-    ):
-        return holds("exact", None, want, None)
-    pairs = tuple(zip(chosen.outputs, outputs, strict=True))
-    if not all(whole(found, output.dtype, output.elements, plain=False) for found, output in pairs):
-        return holds("exact", None, want, None)
-    far = [found.output for found, _ in pairs if not close(found, subject.numeric, plain=False)]
-    return holds("exact", f"set {chosen.set}: {'far in ' + ', '.join(far) if far else 'near'}", want, not far)
+        yield from own_bits.near(subject, pace.sets, facts.pairs, facts.chosen)
 
 
 def _decided(settings: TrialSettings, pace: Pace, attempts: Sequence[Attempt]) -> Iterator[Check | Note]:
@@ -243,7 +146,7 @@ def _decided(settings: TrialSettings, pace: Pace, attempts: Sequence[Attempt]) -
     want = f"{settings.windows} kept, at most {paired.rejection_cap(settings.windows)} rejected"
     yield holds("windows", None if unknown else got, want, counted or None)
     passes = 2 * pace.passes * pace.units * len(seen.kept)
-    few = at_least("passes", passes, LEAST_PASSES, "timed passes an arm")
+    few = at_least("passes", passes, pacing.LEAST_PASSES, "timed passes an arm")
     yield few if few.holds else few.model_copy(update={"holds": None})
     windows = [attempts[index].window for index in seen.kept]
     ratios = [paired.Reading(0, window.total, window.tail(short=pace.passes > 1)) for window in windows]
@@ -286,11 +189,11 @@ class TrialGate(Gate[TrialFacts, TrialSettings]):
         """A probe for the pace, then one session on as many sets as the pace needs."""
         seed = bench.seed("trial")
         flush = program.flush_bytes(subject)
-        if flush is None or not _fits(subject, Pace(1, LEAST_UNITS, flush)):
+        if flush is None or not pacing.fits(subject, Pace(1, LEAST_UNITS, flush)):
             return TrialFacts(flush_bytes=flush)
-        totals = _probe(subject, bench, split(seed, "probe"), flush, settings)
+        totals = pacing.probed(subject, bench, split(seed, "probe"), flush, settings.timeout_s)
         found: dict[str, object] = {f"probe_{arm}": bench.series(f"probe_{arm}", totals[arm]) for arm in ARMS}
-        pace = _pace(subject, totals, flush)
+        pace = pacing.cut(subject, totals, flush)
         if pace is not None:
             found |= {"pace": pace, **_windows(subject, bench, pace, split(seed, "windows"), settings)}
         return TrialFacts.model_validate({"flush_bytes": flush, **found})
@@ -299,35 +202,10 @@ class TrialGate(Gate[TrialFacts, TrialSettings]):
 # Measurement ---------------------------------------------------------------------------------------------------------
 
 
-def _fits(subject: Subject, pace: Pace) -> bool:
-    budget = program.memory_budget(subject, pace.flush_bytes)
-    return budget is not None and arena_bytes(subject, pace) <= budget
-
-
-def _probe(subject: Subject, bench: Bench, seed: str, flush: int, settings: TrialSettings) -> dict[ArmName, list[int]]:
-    with bench.session(subject, *ARMS) as session:
-        return probe(PairedSession(subject, session, seed, Pace(1, LEAST_UNITS, flush), settings.timeout_s))
-
-
-def _pace(subject: Subject, probe_ns: Mapping[ArmName, Sequence[int]], flush: int) -> Paced | None:
-    """The pace that R10.1 asks for, lowered to what fits; None if windows are pointless or do not fit."""
-    candidate_ns, incumbent_ns = (readings.pass_ns(probe_ns[arm]) for arm in ARMS)
-    if candidate_ns > HOPELESS * incumbent_ns:
-        return None
-    pass_ns = min(candidate_ns, incumbent_ns)
-    passes, units, more_bytes = program.passes_of_a_unit(pass_ns), program.units_of_a_segment(pass_ns), None
-    while units >= LEAST_UNITS and not _fits(subject, Pace(passes, units, flush)):
-        more_bytes = arena_bytes(subject, Pace(passes, units, flush))
-        units -= 1
-    if units < LEAST_UNITS or Pace(passes, units, flush).sets > MOST_SETS:
-        return None
-    return Paced(passes=passes, units=units, flush_bytes=flush, more_bytes=more_bytes)
-
-
 def _windows(subject: Subject, bench: Bench, paced: Paced, seed: str, settings: TrialSettings) -> dict[str, object]:
     """Known outputs, warm-up and windows in one session; the exact values only after it has ended."""
-    pace = Pace(paced.passes, paced.units, paced.flush_bytes)
-    own = _Own(subject, permutation(split(seed, "chosen"), pace.sets)[0]) if subject.bits == "own" else None
+    pace = paced.pace
+    own = OwnBits(subject, permutation(split(seed, "chosen"), pace.sets)[0]) if subject.bits == "own" else None
     series: dict[str, Sequence[int]] = {}
     with bench.session(subject, *ARMS) as session:
         both = PairedSession(subject, session, seed, pace, settings.timeout_s)
@@ -342,50 +220,3 @@ def _windows(subject: Subject, bench: Bench, paced: Paced, seed: str, settings: 
         chosen_seed = both.set_seed(own.chosen) if own is not None else ""
     found: dict[str, object] = {name: bench.series(name, values) for name, values in series.items()}
     return found if own is None else found | {"pairs": own.pairs(), "chosen": own.judged(bench, chosen_seed)}
-
-
-class _Own:
-    """The untimed outputs of both arms, where bits are an arm's own."""
-
-    def __init__(self, subject: Subject, chosen: int) -> None:
-        self._subject, self.chosen = subject, chosen
-        self.digests: dict[ArmName, list[int]] = {arm: [] for arm in ARMS}
-        self._pairs: dict[str, Pair] = {}
-        self._kept: dict[ArmName, dict[str, bytes]] = {}
-
-    def see(self, number: int, known: Mapping[ArmName, Known]) -> None:
-        """Take one set's outputs: digests of all, distances between the arms, the bytes of the chosen set only."""
-        from qualify import comparison
-
-        outputs = program.outputs(self._subject)
-        data = {arm: dict(zip((o.name for o in outputs), known[arm].data, strict=True)) for arm in ARMS}
-        for arm in ARMS:
-            self.digests[arm] += known[arm].digests
-        for output in outputs:
-            other = comparison.oracle(data["incumbent"][output.name], output.dtype, output.dtype, output.shape)
-            self._add(output.name, comparison.compare(data["candidate"][output.name], other))
-        if number == self.chosen:
-            self._kept = data
-
-    def _add(self, name: str, found: Compared) -> None:
-        old = self._pairs.get(name, Pair(output=name, elements=0, other_class=0, farthest=None))
-        both = [each for each in (old.farthest, found.farthest) if each is not None]
-        self._pairs[name] = Pair(
-            output=name,
-            elements=old.elements + found.elements,
-            other_class=old.other_class + found.other_class,
-            farthest=max(both, key=remoteness, default=None),
-        )
-
-    def pairs(self) -> tuple[Pair, ...]:
-        """Both arms beside each other, output by output."""
-        return tuple(self._pairs[output.name] for output in program.outputs(self._subject))
-
-    def judged(self, bench: Bench, seed: str) -> Chosen:
-        """The chosen set beside its exact values."""
-        from qualify import comparison
-
-        subject, exact = self._subject, bench.exact(self._subject, "ordinary", seed)
-        outputs, kept = program.outputs(subject), self._kept
-        found = comparison.distances(outputs, kept["candidate"], kept["incumbent"], exact, subject.numeric)
-        return Chosen(set=self.chosen, outputs=tuple(distance for distance, _ in found))

@@ -5,6 +5,7 @@ Both arms use the same sets and the same output buffers, poisoned in between, so
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,21 @@ from qualify.gate import Session
 from qualify.program import Pace
 from qualify.readings import Attempt, Reading, reading, signed
 from qualify.seeds import coin, split
-from qualify.steps import ArmName, Digest, Digests, Fill, Read, Record, Segment, Stamps, Step
+from qualify.steps import (
+    ArmName,
+    Damage,
+    Digest,
+    Digests,
+    Fill,
+    Go,
+    Read,
+    Record,
+    Segment,
+    Spans,
+    Stamps,
+    Step,
+    Zones,
+)
 from qualify.subject import Subject
 
 ARMS: tuple[ArmName, ArmName] = ("candidate", "incumbent")
@@ -31,6 +46,14 @@ class Known(NamedTuple):
     data: tuple[bytes, ...]
 
 
+class LongRun(NamedTuple):
+    """Passes in a row: how many, how long by the parent's clock, and what a segment would have left."""
+
+    passes: int
+    parent_ns: int
+    reading: Reading
+
+
 def arena_bytes(subject: Subject, pace: Pace) -> int:
     """The arena that a pace's sets need."""
     return layout(subject.arguments, pace.sets).size_bytes
@@ -39,19 +62,25 @@ def arena_bytes(subject: Subject, pace: Pace) -> int:
 class PairedSession:
     """Both arms of a subject in one worker; making it lays out the arena and fills every set."""
 
-    def __init__(self, subject: Subject, session: Session, seed: str, pace: Pace, timeout_s: int) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        session: Session,
+        seed: str,
+        pace: Pace,
+        timeout_s: int,
+        inputs_seed: str | None = None,
+    ) -> None:
+        """`inputs_seed` gives several sessions the same inputs; everything else comes from `seed`."""
         self._subject, self._session, self._pace = subject, session, pace
         self._seed, self._timeout_s = seed, timeout_s
+        self._inputs_seed = inputs_seed or split(seed, "inputs")
         self._run([program.arena(subject, pace.sets, split(seed, "zones"))])
         self._run([fill for number in range(pace.sets) for fill in self._values(number)])
 
     def set_seed(self, number: int) -> str:
         """The seed of one set's inputs."""
         return program.set_seed(self._inputs_seed, number)
-
-    @property
-    def _inputs_seed(self) -> str:
-        return split(self._seed, "inputs")
 
     def inputs(self) -> list[int]:
         """A digest of everything that no launch may change, set by set."""
@@ -94,9 +123,12 @@ class PairedSession:
             seen = readings.sifted(attempts, count)
             if not seen.missing or seen.over_cap:
                 return tuple(attempts)
-            candidate_first = coin(split(self._seed, "coin", len(attempts)))
-            arms = program.window_arms(candidate_first)
-            attempts.append(Attempt(candidate_first, self.segments(arms, "window", len(attempts))))
+            attempts.append(self.window(len(attempts)))
+
+    def window(self, number: int) -> Attempt:
+        """One window; its number draws its coin, its sets and its poison."""
+        candidate_first = coin(split(self._seed, "coin", number))
+        return Attempt(candidate_first, self.segments(program.window_arms(candidate_first), "window", number))
 
     def segments(self, arms: Sequence[ArmName], label: str, number: int) -> tuple[Reading, ...]:
         """Segments in a row, in one message."""
@@ -105,6 +137,31 @@ class PairedSession:
         records = self._session.run(steps, self._timeout_s)
         asked = [step for step in steps if isinstance(step, Segment)]
         return tuple(reading(*pair) for pair in zip(asked, program.only(records, Stamps), strict=True))
+
+    def long_run(self, arm: ArmName, sets: Sequence[int], rounds: int, number: int) -> LongRun:
+        """`rounds` passes over each set in a row, timed from the request to go until the answer (R10.9).
+
+        Everything is enqueued before, so that nothing but the passes lies between the two.
+        """
+        subject, seed = self._subject, split(self._seed, "long", number)
+        for each in sets:
+            self._run((*self._values(each, again=True), *program.poison(subject, split(seed, each), each)))
+        self._run([program.stage(subject, arm, sets, rounds)])
+        asked_ns = time.monotonic_ns()
+        records = self._session.run([Go(arm=arm)], self._timeout_s)
+        parent_ns = time.monotonic_ns() - asked_ns
+        (span,) = program.only(records, Spans)
+        return LongRun(rounds * len(sets), parent_ns, self._after(sets, span))
+
+    def _after(self, sets: Sequence[int], span: Spans) -> Reading:
+        """What a long run left; outputs that are inputs too changed with every pass, so their digests say nothing."""
+        repeated = self._subject.buffers("inout")
+        buffers = () if repeated else program.outputs(self._subject)
+        asked: list[Step] = [Digest(buffers=program.buffers(buffers, number)) for number in sets]
+        records = self._run([*asked, Zones()])
+        rows = [tuple(map(signed, record.values)) for record in program.only(records, Digests)]
+        (damage,) = program.only(records, Damage)
+        return Reading(tuple(sets), span.start_ns[0], span.end_ns, tuple(rows), damage.bytes, host_bound=False)
 
     def _values(self, number: int, *, again: bool = False) -> tuple[Fill, ...]:
         return program.values(self._subject, "ordinary", self.set_seed(number), number, again=again)

@@ -16,7 +16,7 @@ from qualify.elements import DTYPES, encode
 from qualify.fill import recipe
 from qualify.model import ratio
 from qualify.seeds import permutation, split
-from qualify.steps import Arena, ArmName, Fill, Record, Run, Segment, Slot, Step
+from qualify.steps import Arena, ArmName, Fill, Record, Run, Segment, Slot, Stage, Step
 from qualify.subject import Subject
 
 #: A reading shorter than this is mostly the clock's (R10.1).
@@ -170,6 +170,11 @@ def segment(subject: Subject, arm: ArmName, seed: str, pace: Pace) -> Segment:
         seed=split(seed, "poison"),
         flush_bytes=pace.flush_bytes,
     )
+
+
+def stage(subject: Subject, arm: ArmName, sets: Sequence[int], rounds: int) -> Stage:
+    """Passes in a row for the parent's own clock (R10.9)."""
+    return Stage(arm=arm, launches=arm_of(subject, arm).launches, slots=slots(subject), sets=tuple(sets), rounds=rounds)
 
 
 def window_arms(candidate_first: bool) -> tuple[ArmName, ArmName, ArmName, ArmName]:

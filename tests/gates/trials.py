@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gates.trial import Paced, TrialFacts
+from gates.trial import TrialFacts
 from qualify import program, readings
+from qualify.pacing import Paced
 from qualify.readings import Attempt, Reading
 from qualify.seeds import coin, permutation
 from qualify.subject import Subject
