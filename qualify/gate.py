@@ -160,6 +160,8 @@ class Gate(ABC, Generic[F, S]):
     runs_on: ClassVar[Literal["host", "device"]]
     #: Timing gates are not planned for plain routes nor for cells with `timed: false` (R6.8).
     timed: ClassVar[bool] = False
+    #: Whether a pass of this timed gate is enough to admit a time; a trial's is a promise only (R10.6).
+    conclusive: ClassVar[bool] = False
     rules: ClassVar[tuple[Rule[Any, Any], ...]]
 
     @property

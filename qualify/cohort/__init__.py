@@ -2,6 +2,6 @@
 
 from qualify.cohort.cohort import Cohort, Route, load
 from qualify.cohort.composition import Composition, compose
-from qualify.cohort.selection import Selection, subjects
+from qualify.cohort.selection import Selection, subject, subjects
 
-__all__ = ["Cohort", "Composition", "Route", "Selection", "compose", "load", "subjects"]
+__all__ = ["Cohort", "Composition", "Route", "Selection", "compose", "load", "subject", "subjects"]

@@ -33,13 +33,16 @@ def subjects(
     *,
     cells: Collection[str] | None = None,
     routes: Collection[str] | None = None,
+    incumbents: Mapping[str, str] | None = None,
 ) -> Selection:
     """The subjects of the named cells and routes, or of all; none if the filters leave no route of a cell.
 
-    Plain is a subject of every cell that has one, named or not: a candidate is judged against an incumbent that was
-    judged before it. The incumbent is plain until an admission says otherwise.
+    Plain is a subject of every cell that has one, named or not: a candidate is judged in a cell whose plain route was
+    judged before it. The incumbent of a cell is plain, or the route that `incumbents` names because it is admitted
+    and open there; an incumbent is no candidate.
     """
     selecting = _Selecting(cohort, domain, limits)
+    admitted = incumbents or {}
     planned: list[Subject] = []
     falls_back: list[FallsBack] = []
     composed: dict[str, Composed] = {}
@@ -49,12 +52,14 @@ def subjects(
         found = {
             name: compose(cohort, cell, route, domain, toolkit_build)
             for name, route in cohort.routes.items()
-            if routes is None or name in routes or name == cohort.row.plain
+            if routes is None or name in routes or name in (cohort.row.plain, admitted.get(cell.id))
         }
         falls_back += _falls_back(cell, found)
-        of_cell = selecting.subjects(cell, found, routes)
+        of_cell = selecting.subjects(cell, found, routes, admitted.get(cell.id, cohort.row.plain))
         planned += of_cell
-        composed |= {item.composed.identity: item.composed for item in found.values() if of_cell and item.composed}
+        wanted = {arm.identity for one in of_cell for arm in (one.candidate, one.incumbent)}
+        made = (item.composed for item in found.values() if item.composed is not None)
+        composed |= {each.identity: each for each in made if each.identity in wanted}
     return Selection(tuple(planned), tuple(falls_back), composed, cohort.reference)
 
 
@@ -74,34 +79,42 @@ class _Selecting:
     domain: Domain
     limits: Limits
 
-    def subjects(self, cell: Cell, found: Mapping[str, Composition], wanted: Collection[str] | None) -> list[Subject]:
+    def subjects(
+        self, cell: Cell, found: Mapping[str, Composition], wanted: Collection[str] | None, selected: str
+    ) -> list[Subject]:
         """Plain, then the wanted routes; none if nothing wanted applies, or if plain itself does not."""
         plain = self.cohort.row.plain
         arms = {name: item.arm for name, item in found.items() if item.arm is not None}
         named = [name for name in arms if wanted is None or name in wanted]
         if not named or plain not in arms:
             return []
-        order = [plain, *(name for name in named if name != plain)]
-        return [self._subject(cell, arms[name], arms[plain]) for name in order]
+        rivals = [name for name in named if name not in (plain, selected)]
+        pairs = [(arms[plain], arms[plain]), *((arms[name], arms[selected]) for name in rivals)]
+        return [self._subject(cell, candidate, incumbent) for candidate, incumbent in pairs]
 
     def _subject(self, cell: Cell, candidate: Arm, incumbent: Arm) -> Subject:
-        arguments, row, scope = self.cohort.arguments[cell.id], self.cohort.row, Scope(self.cohort.source, cell)
-        work = {name: text for name in WORK if (text := getattr(row, name)) is not None}
-        return Subject(
-            operation=self.cohort.operation,
-            domain=self.domain,
-            cell=cell,
-            arguments=arguments,
-            variants=variants(arguments),
-            role="plain" if candidate.route == row.plain else "candidate",
-            candidate=candidate,
-            incumbent=incumbent,
-            bits=row.bits,
-            numeric=row.numeric,
-            timing=row.timing,
-            limits=self.limits,
-            **{name: scope.integer((name,), text, least=1) for name, text in work.items()},
-        )
+        return subject(self.cohort, self.domain, self.limits, cell, candidate, incumbent)
+
+
+def subject(cohort: Cohort, domain: Domain, limits: Limits, cell: Cell, candidate: Arm, incumbent: Arm) -> Subject:
+    """One subject of a cell, with its contract as the cohort states it. Raises InputError for a formula."""
+    arguments, row, scope = cohort.arguments[cell.id], cohort.row, Scope(cohort.source, cell)
+    work = {name: text for name in WORK if (text := getattr(row, name)) is not None}
+    return Subject(
+        operation=cohort.operation,
+        domain=domain,
+        cell=cell,
+        arguments=arguments,
+        variants=variants(arguments),
+        role="plain" if candidate.route == row.plain else "candidate",
+        candidate=candidate,
+        incumbent=incumbent,
+        bits=row.bits,
+        numeric=row.numeric,
+        timing=row.timing,
+        limits=limits,
+        **{name: scope.integer((name,), text, least=1) for name, text in work.items()},
+    )
 
 
 def variants(arguments: Collection[Argument]) -> tuple[Variant, ...]:
