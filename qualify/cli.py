@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from qualify.errors import Exit, QualifyError
+from qualify.errors import Exit, NothingSelected, QualifyError
 
 app = typer.Typer(
     add_completion=False,
@@ -93,7 +93,68 @@ def verify_evidence(
     rules = {name: rules_of(gate) for name, gate in GATES.items()}
     if runs:
         raise typer.Exit(report.print_runs(runs, rules))
-    raise typer.Exit(report.print_store(evidence_root(find_workspace(workspace)), rules))
+    root = evidence_root(find_workspace(workspace))
+    if not root.exists():
+        raise NothingSelected(f"there is no evidence at {root}", fix="run qualify screen first")
+    raise typer.Exit(report.print_store(root, rules))
+
+
+@app.command()
+def check(
+    operation: Annotated[str | None, typer.Argument(help="An operation of the workspace; all if left out.")] = None,
+    workspace: Workspace = None,
+) -> None:
+    """Close loudly: every admission against the workspace as it is now, without a device; exit 10 if one is closed."""
+    from gates import GATES
+    from qualify import inventory
+    from qualify.workspace import find_workspace
+
+    raise typer.Exit(inventory.check(find_workspace(workspace), operation, GATES))
+
+
+@app.command()
+def status(
+    operation: Annotated[str | None, typer.Argument(help="An operation of the workspace; all if left out.")] = None,
+    workspace: Workspace = None,
+) -> None:
+    """Show what serves every cell in every domain: measured, proven or plain, since when, or closed and why."""
+    from datetime import UTC, datetime
+
+    from gates import GATES
+    from qualify import inventory
+    from qualify.workspace import find_workspace
+
+    raise typer.Exit(inventory.status(find_workspace(workspace), operation, GATES, datetime.now(UTC)))
+
+
+@app.command()
+def select(
+    operation: Annotated[str, typer.Argument(help="An operation of the workspace.")],
+    cell: Annotated[str, typer.Argument(help="One of its cells.")],
+    domain: Annotated[str, typer.Option(help="Toolkit and architecture, such as pocl-3.0/znver3.")],
+    workspace: Workspace = None,
+) -> None:
+    """Serve a dispatcher: print as JSON the route to launch for a cell; plain wherever an admission does not hold."""
+    from gates import GATES
+    from qualify import inventory
+    from qualify.workspace import find_workspace
+
+    raise typer.Exit(inventory.select(find_workspace(workspace), operation, cell, domain, GATES))
+
+
+@app.command()
+def withdraw(
+    run: Annotated[str, typer.Argument(help="The name of a run of this workspace's evidence.")],
+    reason: Annotated[str, typer.Option(help="Why nobody may rely on the run; it is kept for ever.")],
+    workspace: Workspace = None,
+) -> None:
+    """Mark a run as not to be relied on: admissions that rest on it close. The mark never changes."""
+    from qualify.evidence.store import Store
+    from qualify.evidence.withdrawal import now_utc
+    from qualify.workspace import evidence_root, find_workspace
+
+    withdrawal = Store(evidence_root(find_workspace(workspace))).withdraw(Path(run).name, reason, now_utc())
+    print(f"{withdrawal.run} is withdrawn; `qualify check` lists the admissions that this closes")
 
 
 def _check_gates() -> None:
