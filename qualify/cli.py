@@ -149,8 +149,7 @@ def withdraw(
     workspace: Workspace = None,
 ) -> None:
     """Mark a run as not to be relied on: admissions that rest on it close. The mark never changes."""
-    from qualify.evidence.store import Store
-    from qualify.evidence.withdrawal import now_utc
+    from qualify.evidence.store import Store, now_utc
     from qualify.workspace import evidence_root, find_workspace
 
     withdrawal = Store(evidence_root(find_workspace(workspace))).withdraw(Path(run).name, reason, now_utc())

@@ -17,7 +17,7 @@ from qualify import __version__, cohort, pipeline
 from qualify.bench import Rig
 from qualify.domain import Domain
 from qualify.engine import Execution, Gates, Progress, execute
-from qualify.evidence.store import StagedRun, Store, run_id
+from qualify.evidence.store import StagedRun, Store, now_utc, run_id
 from qualify.identity import content
 from qualify.judgement import JUDGEMENT, RunVerdict, rules_of
 from qualify.plan import Plan, RunRecord
@@ -94,11 +94,6 @@ def finish(opened: Opened, gates: Gates, progress: Progress) -> Finished:
         folder = execution.run.seal(record, {name: rules_of(gate) for name, gate in gates.items()})
     verdict = RunVerdict.parse((folder / "verdict.json").read_bytes(), limit_bytes=MAX_VERDICT_BYTES)
     return Finished(folder, execution.plan, verdict, tuple(execution.rig_errors), execution.interrupted)
-
-
-def now_utc() -> str:
-    """The time as evidence writes it, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _plan(task: Task, after: tuple[str, ...], seed: bytes, gates: Gates) -> Plan:

@@ -41,6 +41,11 @@ def run_id(now: datetime, operation: str, domain: Domain, random: bytes) -> str:
     return f"{moment}-{operation[:MAX_OPERATION_CHARS]}-{domain.toolkit}--{domain.arch}-{random[:4].hex()}"
 
 
+def now_utc() -> str:
+    """The time as evidence writes it, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class Store:
     """The evidence folder of a workspace. Reading makes nothing; the first `open` makes the folders."""
 

@@ -1,0 +1,363 @@
+"""Admissions: which route serves a cell in a domain, what was true when it was admitted, and whether it still is.
+
+`cohorts/<operation>/admissions/<toolkit>--<arch>.json` holds `{cell: [admission, ...]}`, the newest last and in force.
+The file only grows; what is in it is never changed. An admission is a predicate over the live workspace (R12.2):
+anything that is not what was admitted closes it, and the difference says which fragment moved.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from qualify.contract import Arm, FragmentRef, Module, Variant
+from qualify.domain import Board, Domain
+from qualify.errors import DocumentError, InputError, RigError
+from qualify.files import read_file
+from qualify.identity import identify
+from qualify.model import Document, Hex16, Hex64, Json, Name, Ratio, Segment, canonical_bytes, check_shape
+from qualify.subject import Subject
+
+MAX_ADMISSIONS_BYTES = 16 << 20  # What a run keeps of one input; 500 admissions have 3 MiB.
+MAX_SHOWN = 60  # Characters of a value in a difference.
+_FILE = re.compile(r"(?P<toolkit>.+)--(?P<arch>[^-].*)\.json")
+#: Fields of a subject that are no part of the contract: who promoted it, where, and its arms, which differ by module.
+_NOT_COMPARED = frozenset({"operation", "domain", "role", "candidate", "incumbent", "limits", "attempt", "finalists"})
+
+
+class Parts(Document):
+    """What an arm's module is made of, beside its launches and the cell's arguments, which the subject holds."""
+
+    frontend: Literal["cuda", "opencl", "simulated"]
+    fragments: tuple[FragmentRef, ...]
+    options: tuple[str, ...]
+    defines: dict[str, str]
+    target: str
+
+    @classmethod
+    def of(cls, module: Module) -> Parts:
+        """The parts of a module."""
+        return cls(
+            frontend=module.frontend,
+            fragments=module.fragments,
+            options=module.options,
+            defines=module.defines,
+            target=module.target,
+        )
+
+
+class Side(Document):
+    """An arm and the parts of its module."""
+
+    arm: Arm
+    parts: Parts
+
+
+class Reference(Document):
+    """The exact reference: its file in the workspace, the function, the SHA-256 of the file."""
+
+    path: str
+    function: Name
+    sha256: Hex64
+
+
+class Counts(Document):
+    """Runs of the cell in the domain that were on record, this one too; `left_open` were never sealed (R11.1)."""
+
+    opened: int
+    passed: int
+    failed: int
+    inconclusive: int
+    left_open: int
+
+
+class PublicOutputs(Document):
+    """Digests of the outputs on fixed, public inputs, for later comparison only (R6.5)."""
+
+    variant: Variant
+    digests: dict[Name, Hex16]
+
+
+class Admission(Document):
+    """One route that serves one cell in one domain.
+
+    `plain` is the fallback route where that is not the incumbent. `bound` is the lower bound of the speed-up, None for
+    `proven`, of which no command shows a time. `object_blake3` is None where equal sources may give other objects;
+    `outputs` is None where the public inputs were not measured. `manifest_sha256` is that of the run, whose plan names
+    every record before it.
+    """
+
+    format: Literal[1] = 1
+    kind: Literal["measured", "proven"]
+    subject: Subject
+    toolkit_build: str
+    candidate: Parts
+    incumbent: Parts
+    plain: Side | None
+    reference: Reference
+    dispatcher_revision: int
+    pipeline: Name
+    board: Board | None
+    object_blake3: Hex64 | None
+    outputs: tuple[PublicOutputs, ...] | None
+    bound: Ratio | None
+    run: Segment
+    manifest_sha256: Hex64
+    counts: Counts
+    admitted_utc: str
+
+    @property
+    def route(self) -> str:
+        """The admitted route."""
+        return self.subject.candidate.route
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Candidate, incumbent and plain, each once."""
+        made = [
+            Side(arm=self.subject.candidate, parts=self.candidate),
+            Side(arm=self.subject.incumbent, parts=self.incumbent),
+        ]
+        return (*made, self.plain) if self.plain else tuple(made)
+
+    def module(self, side: Side) -> Module:
+        """The module of one of the sides; its identity is the arm's, unless someone edited the admission."""
+        return Module(
+            frontend=side.parts.frontend,
+            runtime=self.subject.domain.runtime,
+            fragments=side.parts.fragments,
+            options=side.parts.options,
+            defines=side.parts.defines,
+            launches=side.arm.launches,
+            arguments=self.subject.arguments,
+            target=side.parts.target,
+            toolkit_build=self.toolkit_build,
+        )
+
+    def contradictions(self) -> Iterator[str]:
+        """What cannot be true of an admission that nobody edited, one sentence each."""
+        if self.kind == "measured" and not self.subject.cell.timed:
+            yield "it is measured and the cell is not timed"
+        for side in self.sides:
+            if identify("module", self.module(side)) != side.arm.identity:
+                yield f"the identity of {side.arm.route} is not that of its module"
+
+
+Admissions = Mapping[str, tuple[Admission, ...]]
+
+
+# The file -----------------------------------------------------------------------------------------------------------
+
+
+def path_of(operation: str, domain: Domain) -> str:
+    """Where the admissions of an operation in a domain lie in the workspace."""
+    return f"cohorts/{operation}/admissions/{domain.toolkit}--{domain.arch}.json"
+
+
+def domains(workspace: Path, operation: str) -> tuple[Domain, ...]:
+    """The domains that an operation has admissions in. Raises InputError for a file that names no domain."""
+    return tuple(map(_domain, sorted((workspace / f"cohorts/{operation}/admissions").glob("*.json"))))
+
+
+def _domain(path: Path) -> Domain:
+    match = _FILE.fullmatch(path.name)
+    try:
+        return Domain.model_validate(match.groupdict() if match else {})
+    except ValidationError:
+        where = f"cohorts/{path.parent.parent.name}/admissions/{path.name}"
+        fix = "rename it, or move it elsewhere"
+        raise InputError(where, expected="<toolkit>--<arch>.json", got=path.name, fix=fix) from None
+
+
+@cache
+def _model() -> TypeAdapter[dict[Segment, tuple[Admission, ...]]]:
+    return TypeAdapter(dict[Segment, tuple[Admission, ...]])
+
+
+def parse(where: str, data: bytes) -> Admissions:
+    """The admissions that a file spells canonically. Raises InputError for anything else."""
+    try:
+        check_shape(data, MAX_ADMISSIONS_BYTES)
+        found = _model().validate_json(data)
+        if canonical_bytes(json.loads(data)) != data:
+            raise DocumentError("not in canonical form: it was not written by promote")
+        if not all(found.values()):
+            raise DocumentError("a cell without an admission")
+    except (DocumentError, ValueError) as error:
+        got = str(error).splitlines()[-1] if isinstance(error, DocumentError) else _first(error)
+        raise InputError(where, expected="admissions as promote wrote them", got=got, fix=f"restore {where}") from None
+    return found
+
+
+def _first(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return type(error).__name__
+    first = error.errors(include_url=False, include_context=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+
+
+def read(workspace: Path, operation: str, domain: Domain) -> Admissions:
+    """The admissions of an operation in a domain; none if there is no file. Raises InputError."""
+    path = path_of(operation, domain)
+    return parse(path, read_file(workspace, path, MAX_ADMISSIONS_BYTES)) if os.path.lexists(workspace / path) else {}
+
+
+def append(workspace: Path, operation: str, domain: Domain, new: Mapping[str, Admission]) -> Path:
+    """Put admissions at the end of their cells' lists: a new file beside the old one, synced, then one rename.
+
+    Call it inside `alone`. Raises InputError if what is there is no file of admissions, RigError if it cannot be
+    written.
+    """
+    path = workspace / path_of(operation, domain)
+    found: dict[str, list[Json]] = json.loads(path.read_bytes()) if path.exists() else {}
+    for cell, admission in new.items():
+        found.setdefault(cell, []).append(admission.model_dump(mode="json"))
+    data = canonical_bytes(found)
+    parse(path_of(operation, domain), data)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        _replace(path, data)
+    except OSError as error:
+        raise RigError(
+            f"expected to write {path}, got {error.strerror}", fix="make the folder writable, then promote again"
+        ) from error
+    return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """The file's new bytes, whole or not at all. A leftover of a writer that was killed is no one's: we are alone."""
+    waiting = path.with_suffix(".json.new")
+    waiting.unlink(missing_ok=True)
+    with waiting.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(waiting, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def alone(workspace: Path, operation: str) -> Iterator[None]:
+    """Until the end of the block no other process counts attempts at, or admits to, the operation. Waits its turn."""
+    handle = os.open(workspace / "cohorts" / operation, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+# The live predicate -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, order=True)
+class Difference:
+    """One thing that is not as admitted: a fragment's path, a field of the contract, a route."""
+
+    what: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.what} was {self.was}, is {self.now}"
+
+
+@dataclass(frozen=True)
+class LiveArm:
+    """A route as the workspace has it now. `arm` is None, and `why` says it, where it does not apply or is gone."""
+
+    arm: Arm | None
+    module: Module | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Live:
+    """The cell's contract and arms now. `arms` are those of the admission's sides, in their order."""
+
+    subject: Subject
+    arms: tuple[LiveArm, ...]
+    reference: Reference
+    dispatcher_revision: int
+
+
+def differences(admission: Admission, live: Live) -> tuple[Difference, ...]:
+    """Everything that is not as admitted; the admission is open if there is nothing (R12.2)."""
+    found = [
+        *_fields(admission.subject, live.subject, _NOT_COMPARED),
+        *_fields(admission.reference, live.reference, frozenset(), "reference "),
+    ]
+    if admission.dispatcher_revision != live.dispatcher_revision:
+        was, now = str(admission.dispatcher_revision), str(live.dispatcher_revision)
+        found.append(Difference("dispatcher_revision", was, now))
+    for side, now_arm in zip(admission.sides, live.arms, strict=True):
+        found += _arm(admission, side, now_arm)
+    return tuple(sorted(set(found)))
+
+
+def _arm(admission: Admission, side: Side, live: LiveArm) -> Iterator[Difference]:
+    """How an arm's module moved; nothing where its identity is the admitted one."""
+    route = f"route {side.arm.route}"
+    if live.arm is None or live.module is None:
+        why = live.why or (live.arm.error if live.arm else None) or "gone"
+        yield Difference(route, "admitted", _short(why))
+        return
+    if live.arm.identity == side.arm.identity:
+        return
+    found = list(_module(admission.module(side), live.module, route))
+    yield from found or [Difference(f"{route} identity", str(side.arm.identity), str(live.arm.identity))]
+
+
+def _module(was: Module, now: Module, route: str) -> Iterator[Difference]:
+    before, after = ({f.path: f.blake3 for f in module.fragments} for module in (was, now))
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) != after.get(path):
+            yield Difference(f"cohorts/{path}", before.get(path, "none")[:16], after.get(path, "none")[:16])
+    if list(before) != list(after) and before.keys() == after.keys():
+        yield Difference(f"{route} fragments", ", ".join(before), ", ".join(after))
+    yield from _fields(was, now, frozenset({"fragments", "arguments"}), f"{route} ")
+
+
+def _fields(was: Document, now: Document, skipped: frozenset[str], prefix: str = "") -> Iterator[Difference]:
+    """The fields of two documents of one kind that differ."""
+    for name in type(was).model_fields:
+        before, after = getattr(was, name), getattr(now, name)
+        if name not in skipped and before != after:
+            yield from _values(f"{prefix}{name}", before, after)
+
+
+def _values(what: str, was: object, now: object) -> Iterator[Difference]:
+    """Two values that differ: the items of equally long lists one by one, anything else as a whole."""
+    if isinstance(was, tuple) and isinstance(now, tuple) and len(was) == len(now):
+        for index, (before, after) in enumerate(zip(was, now, strict=True)):
+            if before != after:
+                name = getattr(before, "name", None) or index
+                yield Difference(f"{what} {name}", _text(before), _text(after))
+        return
+    yield Difference(what, _text(was), _text(now))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Document):
+        return _short(value.canonical().decode().strip())
+    if isinstance(value, tuple):
+        return _short(", ".join(_text(item) for item in value)) or "none"
+    return _short(str(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

@@ -1,0 +1,228 @@
+"""`qualify check`, `status` and `select`: what is admitted, what is closed and by what, what a dispatcher gets.
+
+All three read files only: no device, no worker, no code of the workspace (R6.9, R12.3).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from qualify import admission as admissions
+from qualify import cohort, pipeline
+from qualify.admission import Admission, Difference, Parts
+from qualify.anchors import Anchors, Gates
+from qualify.contract import Cell
+from qualify.domain import Domain
+from qualify.errors import Exit, InputError, UsageError, worst
+from qualify.evidence.problems import printable
+from qualify.model import Json, canonical_bytes
+from qualify.standing import Standing, standings
+from qualify.workspace import evidence_root, operations
+
+NO_BUILD = "the toolkit's build is not compared here; screen and promote compare it where the toolkit is"
+
+
+def check(workspace: Path, operation: str | None, gates: Gates) -> Exit:
+    """Print every closed admission with what closed it, and what else the same edit closed.
+
+    REJECTED if one is closed, EVIDENCE if what one rests on does not hold. Raises UsageError for an operation that is
+    not there, InputError for admissions that promote did not write.
+    """
+    anchors = Anchors(evidence_root(workspace), gates)
+    found = [each for name in _admitted(workspace, operation) for each in _standings(workspace, name, anchors)]
+    admitted = [each for each in found if each.admission is not None]
+    if not admitted:
+        print("no admission: plain serves every cell")
+        return Exit.DONE
+    closed = [each for each in admitted if not each.is_open]
+    for line in _closed(closed):
+        print(printable(line))
+    print(f"{len(admitted) - len(closed)} open, {len(closed)} closed; {NO_BUILD}")
+    return worst({Exit.EVIDENCE if each.unproven else Exit.REJECTED for each in closed})
+
+
+def _admitted(workspace: Path, operation: str | None) -> tuple[str, ...]:
+    """The operations that have admissions, with or without a cohort."""
+    found = {path.parent.parent.name for path in (workspace / "cohorts").glob("*/admissions/*.json")}
+    if operation is None:
+        return tuple(sorted(found))
+    _known(workspace, operation)
+    return (operation,) if operation in found else ()
+
+
+def _known(workspace: Path, operation: str) -> None:
+    known = operations(workspace)
+    if operation not in known:
+        raise UsageError(
+            f"expected an operation of this workspace ({', '.join(known) or 'there is none'}), got {operation}",
+            fix="name one of them",
+        )
+
+
+def _standings(workspace: Path, operation: str, anchors: Anchors) -> Iterator[Standing]:
+    """Every cell of an operation in every domain in which it has admissions; all are closed if the cohort is broken."""
+    domains = admissions.domains(workspace, operation)
+    try:
+        item = cohort.load(workspace, operation)
+    except InputError as error:
+        for domain in domains:
+            yield from _broken(workspace, operation, domain, error)
+        return
+    for domain in domains:
+        yield from standings(item, domain, None, anchors)
+
+
+def _broken(workspace: Path, operation: str, domain: Domain, error: InputError) -> Iterator[Standing]:
+    moved = (Difference(error.where, error.expected, error.got),)
+    for cell, found in admissions.read(workspace, operation, domain).items():
+        plain = found[-1].plain.arm.route if found[-1].plain else found[-1].subject.incumbent.route
+        yield Standing(operation, domain, cell, plain, found[-1], moved=moved)
+
+
+def _closed(closed: Iterable[Standing]) -> Iterator[str]:
+    """Each cause once, with every cell that it closes: the fragment that moved, then the neighbours of the edit."""
+    by_cause: dict[str, list[Standing]] = {}
+    for each in closed:
+        for reason in each.reasons:
+            by_cause.setdefault(reason, []).append(each)
+    for reason, cells in by_cause.items():
+        yield reason
+        for each in cells:
+            yield f"  closes {each}: {_identities(each)}; {each.plain} serves it"
+
+
+def _identities(each: Standing) -> str:
+    """The admitted route with its identity, and what its sources give now."""
+    if each.admission is None:
+        return "nothing"
+    was, now = str(each.admission.subject.candidate.identity), each.live_identity or "nothing"
+    return f"{each.admission.route} of {was[:16]}" + ("" if was == now else f", now {now[:16]}")
+
+
+# Status -------------------------------------------------------------------------------------------------------------
+
+
+def status(workspace: Path, operation: str | None, gates: Gates, now: datetime) -> Exit:
+    """Print every cell in every domain: what serves it, measured or proven, since when, or closed and why."""
+    from rich.console import Console
+    from rich.table import Table
+
+    view = Table(title_justify="left")
+    for column in ("operation", "cell", "domain", "served by", "admission", "age", "why"):
+        view.add_column(column, no_wrap=column != "why")
+    anchors = Anchors(evidence_root(workspace), gates)
+    if operation is not None:
+        _known(workspace, operation)
+    for each in _all(workspace, operation, anchors):
+        name, kind, age, why = each.operation, _kind(each), _age(each, now), printable("; ".join(each.reasons))
+        view.add_row(name, each.cell, str(each.domain), each.route, kind, age, why)
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 160).print(view)
+    print(NO_BUILD)
+    return Exit.DONE
+
+
+def _all(workspace: Path, operation: str | None, anchors: Anchors) -> Iterator[Standing]:
+    """Every cell of every operation in every domain that is planned or has admissions."""
+    planned = pipeline.load(workspace).domains
+    for name in operations(workspace) if operation is None else (operation,):
+        item, with_admissions = cohort.load(workspace, name), admissions.domains(workspace, name)
+        toolkits = {domain.toolkit for domain in with_admissions}
+        more = (Domain(toolkit=each.toolkit, arch=each.arch) for each in planned)
+        without = (each for each in more if not (each.arch == "native" and each.toolkit in toolkits))
+        for domain in dict.fromkeys((*with_admissions, *without)):
+            yield from standings(item, domain, None, anchors)
+
+
+def _kind(each: Standing) -> str:
+    if each.admission is None:
+        return "none"
+    if not each.is_open:
+        return "closed"
+    if each.admission.kind == "proven" or each.admission.bound is None:
+        return each.admission.kind
+    return f"measured, at least {each.admission.bound} x"
+
+
+def _age(each: Standing, now: datetime) -> str:
+    if each.admission is None:
+        return ""
+    try:
+        age = now - datetime.strptime(each.admission.admitted_utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return "unknown"
+    return f"{age.days} d" if age.days else f"{age.seconds // 3600} h"
+
+
+# Select -------------------------------------------------------------------------------------------------------------
+
+
+def select(workspace: Path, operation: str, cell: str, domain: str, gates: Gates) -> Exit:
+    """Print what a dispatcher launches for a cell as canonical JSON: the admitted route while it is open, else plain.
+
+    DONE if nothing is closed, REJECTED or EVIDENCE if the cell has an admission that does not hold. Raises UsageError
+    for an operation or a cell that is not there and for what is no domain.
+    """
+    _known(workspace, operation)
+    item, where = cohort.load(workspace, operation), _domain(domain)
+    wanted = next((each for each in item.cells if each.id == cell), None)
+    if wanted is None:
+        raise UsageError(
+            f"expected a cell of {operation} ({', '.join(item.cell_ids)}), got {cell}", fix="name one of them"
+        )
+    anchors = Anchors(evidence_root(workspace), gates)
+    found = next(each for each in standings(item, where, None, anchors, cells={cell}))
+    sys.stdout.write(canonical_bytes(_selected(item, wanted, found)).decode())
+    if found.admission is None or found.is_open:
+        return Exit.DONE
+    return Exit.EVIDENCE if found.unproven else Exit.REJECTED
+
+
+def _domain(text: str) -> Domain:
+    toolkit, _, arch = text.partition("/")
+    try:
+        return Domain.model_validate({"toolkit": toolkit, "arch": arch})
+    except ValueError as error:
+        raise UsageError(
+            f"expected a domain such as pocl-3.0/znver3, got {text}", fix="name a toolkit and an architecture"
+        ) from error
+
+
+def _selected(item: cohort.Cohort, cell: Cell, found: Standing) -> dict[str, Json]:
+    """Everything that a dispatcher needs to build and launch, and why if it is not what was admitted."""
+    made = {
+        "operation": found.operation,
+        "cell": found.cell,
+        "domain": str(found.domain),
+        "dispatcher_revision": item.dispatcher_revision,
+        "route": found.route,
+        "closed": list(found.reasons),
+    }
+    if found.admission is not None and found.is_open:
+        return {**made, **_of_admission(found.admission)}
+    plain = cohort.compose(item, cell, item.routes[found.plain], found.domain, "")
+    if plain.composed is None or plain.arm is None:
+        error = plain.arm.error if plain.arm else plain.falls_back
+        raise UsageError(f"plain of {found} cannot be composed: {error}", fix="mend the plain route")
+    module = plain.composed.module
+    launches = [launch.model_dump(mode="json") for launch in module.launches]
+    return {**made, "kind": "plain", "launches": launches, **Parts.of(module).model_dump(mode="json")}
+
+
+def _of_admission(admission: Admission) -> dict[str, Any]:
+    candidate = admission.subject.candidate
+    return {
+        "kind": admission.kind,
+        "identity": candidate.identity,
+        "launches": [launch.model_dump(mode="json") for launch in candidate.launches],
+        **admission.candidate.model_dump(mode="json"),
+        "toolkit_build": admission.toolkit_build,
+        "board": admission.board.name if admission.board else None,
+        "trust": admission.subject.domain.trust,
+        "bound": admission.bound,
+        "run": admission.run,
+        "manifest_sha256": admission.manifest_sha256,
+    }
