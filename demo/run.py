@@ -23,19 +23,13 @@ SCREENED = (0, 11)
 
 
 def main() -> int:
-    """Copy, screen, verify, compare. Returns the command's exit code."""
+    """Copy, screen, verify, compare. Returns the exit code."""
     started = time.monotonic()
     workspace = fresh_workspace(arguments().into)
     expected = json.loads((HERE / "expected.json").read_text())
-    for words, accepted in (
-        (("screen", "--domain", expected["domain"], "--workspace", str(workspace)), SCREENED),
-        (("verify-evidence", "--workspace", str(workspace)), (0,)),
-    ):
-        print(f"\n$ qualify {' '.join(words)}", flush=True)
-        code = subprocess.run([QUALIFY, *words], check=False).returncode
-        if code not in accepted:
-            print(f"demo: expected exit {' or '.join(map(str, accepted))}, got {code}", file=sys.stderr)
-            return code or 1
+    for operation in sorted({subject.partition("/")[0] for subject in expected["subjects"]}):
+        qualify(workspace, "screen", operation, "--domain", expected["domain"], accepted=SCREENED)
+    qualify(workspace, "verify-evidence", accepted=(0,))
     differences = compare(expected["subjects"], found(workspace))
     for line in differences:
         print(f"demo: {line}", file=sys.stderr)
@@ -58,6 +52,16 @@ def fresh_workspace(into: Path | None) -> Path:
     shutil.copy(REPOSITORY / "pipelines.yaml", folder)
     shutil.copytree(REPOSITORY / "cohorts", folder / "cohorts", ignore=shutil.ignore_patterns("__pycache__"))
     return folder.resolve()
+
+
+def qualify(workspace: Path, *words: str, accepted: tuple[int, ...]) -> None:
+    """Run one command on the workspace. Ends the demo with the command's exit code if it is not an accepted one."""
+    command = ("qualify", *words, "--workspace", str(workspace))
+    print(f"\n$ {' '.join(command)}", flush=True)
+    code = subprocess.run([QUALIFY, *command[1:]], check=False).returncode
+    if code not in accepted:
+        print(f"demo: expected exit {' or '.join(map(str, accepted))}, got {code}", file=sys.stderr)
+        sys.exit(code or 1)
 
 
 def found(workspace: Path) -> dict[str, str]:
