@@ -10,12 +10,14 @@ from gates.compile import CompileGate
 from gates.contract import ContractGate
 from gates.digest import DigestGate
 from gates.numeric import NumericGate
+from gates.occupancy import OccupancyGate
 from gates.trial import TrialGate
 from qualify.gate import Gate
 
 _GATES: tuple[Gate[Any, Any], ...] = (
     ContractGate(),
     CompileGate(),
+    OccupancyGate(),
     DigestGate(),
     NumericGate(),
     TrialGate(),
