@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 
-from qualify.model import Document
+from qualify.model import Document, Segment
 
 Runtime = Literal["cuda", "opencl", "simulated"]
 #: What a verdict may claim about hostile candidates (DESIGN section 13).
@@ -67,3 +67,24 @@ class Board(Document):
     driver: str
     addressing: Literal["device", "host", "hmm", "ats", "unknown"]
     limits: Limits
+
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Calibrated(Document):
+    """What calibration runs found of a board, as pipelines.yaml cites them (R10.10); None is not known.
+
+    `delta_ppm` is by how much identical arms may differ, `short_delta_ppm` where a unit is several passes. Bytes of a
+    copy count read and written. Peaks are what the board's maker states; a run does not find them.
+    """
+
+    calibration: Annotated[tuple[Segment, ...], Field(min_length=1)]
+    driver: str
+    delta_ppm: Positive | None = None
+    short_delta_ppm: Positive | None = None
+    copy_bytes_per_s: Positive | None = None
+    launch_ns: Positive | None = None
+    quantum_ns: Positive | None = None
+    peak_bytes_per_s: Positive | None = None
+    peak_operations_per_s: Positive | None = None

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from qualify import program, readings
 from qualify.arena import layout
+from qualify.contract import Argument
 from qualify.gate import Session
 from qualify.program import Pace
 from qualify.readings import Attempt, Reading, reading, signed
@@ -84,9 +85,12 @@ class PairedSession:
 
     def inputs(self) -> list[int]:
         """A digest of everything that no launch may change, set by set."""
-        kept = program.kept(self._subject)
-        steps = [Digest(buffers=program.buffers(kept, number)) for number in range(self._pace.sets)]
-        return [signed(value) for record in program.only(self._run(steps), Digests) for value in record.values]
+        return self._digests(program.kept(self._subject), range(self._pace.sets))
+
+    def _digests(self, arguments: Sequence[Argument], sets: Sequence[int]) -> list[int]:
+        """One digest an argument, set by set, in one step: many buffers keep every core busy."""
+        step = Digest(buffers=tuple(name for number in sets for name in program.buffers(arguments, number)))
+        return [signed(value) for record in program.only(self._run([step]), Digests) for value in record.values]
 
     def known(self, number: int) -> dict[ArmName, Known]:
         """Each arm once on one set, untimed, the candidate first; the outputs are poisoned again after each."""
@@ -144,9 +148,10 @@ class PairedSession:
         Everything is enqueued before, so that nothing but the passes lies between the two.
         """
         subject, seed = self._subject, split(self._seed, "long", number)
+        steps: list[Step] = []
         for each in sets:
-            self._run((*self._values(each, again=True), *program.poison(subject, split(seed, each), each)))
-        self._run([program.stage(subject, arm, sets, rounds)])
+            steps += (*self._values(each, again=True), *program.poison(subject, split(seed, each), each))
+        self._run([*steps, program.stage(subject, arm, sets, rounds)])
         asked_ns = time.monotonic_ns()
         records = self._session.run([Go(arm=arm)], self._timeout_s)
         parent_ns = time.monotonic_ns() - asked_ns
@@ -156,12 +161,11 @@ class PairedSession:
     def _after(self, sets: Sequence[int], span: Spans) -> Reading:
         """What a long run left; outputs that are inputs too changed with every pass, so their digests say nothing."""
         repeated = self._subject.buffers("inout")
-        buffers = () if repeated else program.outputs(self._subject)
-        asked: list[Step] = [Digest(buffers=program.buffers(buffers, number)) for number in sets]
-        records = self._run([*asked, Zones()])
-        rows = [tuple(map(signed, record.values)) for record in program.only(records, Digests)]
-        (damage,) = program.only(records, Damage)
-        return Reading(tuple(sets), span.start_ns[0], span.end_ns, tuple(rows), damage.bytes, host_bound=False)
+        digests = self._digests(() if repeated else program.outputs(self._subject), sets)
+        width = len(digests) // len(sets)
+        rows = tuple(tuple(digests[width * place :][:width]) for place in range(len(sets)))
+        (damage,) = program.only(self._run([Zones()]), Damage)
+        return Reading(tuple(sets), span.start_ns[0], span.end_ns, rows, damage.bytes, host_bound=False)
 
     def _values(self, number: int, *, again: bool = False) -> tuple[Fill, ...]:
         return program.values(self._subject, "ordinary", self.set_seed(number), number, again=again)

@@ -46,6 +46,8 @@ _MEMSET_NS = 1_000
 _COLUMNS = 4096  # Bytes of each buffer that are digested at once.
 #: What a kernel that does the work of many passes in one launch takes, against as many honest passes.
 _BATCH_PER_MILLE = 1_056
+#: What the launches after it take, as a part of an honest pass.
+_REST = {"superbatch": 1000, "ahead": 2}
 _COPY_START_NS, _COPY_BYTES_PER_US = 2_000, 100_000
 
 
@@ -185,7 +187,7 @@ class SimulatedDevice(Device):
         elif number == batch[0]:
             pass_ns = pass_ns * len(batch) * _BATCH_PER_MILLE // 1000
         else:
-            pass_ns //= 1000
+            pass_ns //= _REST[entry.does]
         self._clock_ns += max(pass_ns, 1)
         self._launched[step.arm, launch.symbol] += 1
         if entry.wake_ppm:

@@ -1,0 +1,191 @@
+"""Facts of a paired measurement over several processes, and what a judge reads out of their series.
+
+Gate timing leaves them, gate roofline reads them too. Series hold what was measured, in order, rejected windows too;
+everything that decides is derived from them (R5.1, R5.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from qualify import readings
+from qualify.gate import Facts, Series, SeriesRef, Surroundings
+from qualify.model import Document
+from qualify.own_bits import Chosen, Pair
+from qualify.pacing import Paced
+from qualify.paired import Condition, Sifted, sift
+from qualify.paired_session import ARMS, LongRun
+from qualify.program import Pace
+from qualify.readings import Attempt, Reading
+from qualify.steps import ArmName
+from qualify.windows import Window
+
+#: Of the one attempt that the parent's own clock timed, the same series as of windows, under names of their own.
+LONG = "long_"
+
+
+class Span(Document):
+    """The totals of an arm's kept segments, for gates that read no series of another: the least and the median."""
+
+    fastest_ns: int
+    median_ns: int
+
+
+class TimedFacts(Facts):
+    """What the processes of one subject saw.
+
+    Of each process: `loads` (1 where the candidate was loaded first), `warm_counts` (units of the warm-up, the
+    candidate's first), a row of `inputs` (a digest of everything that no launch may change; the first row is from
+    before the first window). Of each window: `processes`, `events` (bits over `event_names`), `clocks` (an index into
+    `clock_names`, -1 where nothing tells), and the series of `qualify.readings`. Of the four long runs (R10.9) the
+    same series again, their passes, and the parent's time.
+    """
+
+    flush_bytes: int | None
+    probe_candidate: SeriesRef | None = None
+    probe_incumbent: SeriesRef | None = None
+    pace: Paced | None = None
+    loads: SeriesRef | None = None
+    warm_counts: SeriesRef | None = None
+    warm_candidate: SeriesRef | None = None
+    warm_incumbent: SeriesRef | None = None
+    inputs: SeriesRef | None = None
+    event_names: tuple[str, ...] = ()
+    clock_names: tuple[str, ...] = ()
+    processes: SeriesRef | None = None
+    events: SeriesRef | None = None
+    clocks: SeriesRef | None = None
+    orders: SeriesRef | None = None
+    sets: SeriesRef | None = None
+    stamps: SeriesRef | None = None
+    digests: SeriesRef | None = None
+    damage: SeriesRef | None = None
+    host_bound: SeriesRef | None = None
+    known_candidate: SeriesRef | None = None
+    known_incumbent: SeriesRef | None = None
+    pairs: tuple[Pair, ...] | None = None
+    chosen: Chosen | None = None
+    candidate: Span | None = None
+    incumbent: Span | None = None
+    long_passes: SeriesRef | None = None
+    long_parent: SeriesRef | None = None
+    long_inputs: SeriesRef | None = None
+    long_orders: SeriesRef | None = None
+    long_sets: SeriesRef | None = None
+    long_stamps: SeriesRef | None = None
+    long_digests: SeriesRef | None = None
+    long_damage: SeriesRef | None = None
+    long_host_bound: SeriesRef | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One window as measured: its process, what the parent saw around the board, and the window."""
+
+    process: int
+    around: Surroundings
+    attempt: Attempt
+
+    @property
+    def condition(self) -> Condition:
+        """What may reject it, blind to arms and times (R10.8)."""
+        host = {"host-bound"} if any(reading.host_bound for reading in self.attempt.readings) else set()
+        return Condition(self.process, self.around.events | host, self.around.clock)
+
+
+def sifted(windows: Sequence[Seen], wanted: Sequence[int]) -> Sifted:
+    """Which windows count, and what is still missing. Raises ValueError for a process that was not planned."""
+    return sift([window.condition for window in windows], wanted)
+
+
+# To series and back --------------------------------------------------------------------------------------------------
+
+
+def as_series(windows: Sequence[Seen]) -> tuple[dict[str, list[int]], dict[str, tuple[str, ...]]]:
+    """The series of windows, and the names that two of them point to."""
+    events = sorted({event for window in windows for event in window.around.events})
+    clocks = sorted({window.around.clock for window in windows} - {None}, key=str)
+    series = readings.as_series([window.attempt for window in windows])
+    series["processes"] = [window.process for window in windows]
+    series["events"] = [
+        sum(1 << bit for bit, name in enumerate(events) if name in window.around.events) for window in windows
+    ]
+    series["clocks"] = [-1 if (clock := window.around.clock) is None else clocks.index(clock) for window in windows]
+    return series, {"event_names": tuple(events), "clock_names": tuple(map(str, clocks))}
+
+
+def from_series(facts: TimedFacts, series: Series, pace: Pace, outputs: int) -> tuple[Seen, ...]:
+    """The windows again. Raises ValueError for series that no measurement gives."""
+    attempts = readings.from_series(series, pace, outputs)
+    rows = zip(series["processes"], series["events"], series["clocks"], attempts, strict=True)
+    if any(after < before for before, after in pairwise(series["processes"])):
+        raise ValueError("windows of a process after those of a later one")
+    return tuple(
+        Seen(process, Surroundings(_events(facts.event_names, bits), _clock(facts.clock_names, clock)), attempt)
+        for process, bits, clock, attempt in rows
+    )
+
+
+def _events(names: Sequence[str], bits: int) -> frozenset[str]:
+    if not 0 <= bits < 1 << len(names):
+        raise ValueError(f"events {bits} of {len(names)} names")
+    return frozenset(name for bit, name in enumerate(names) if bits >> bit & 1)
+
+
+def _clock(names: Sequence[str], index: int) -> str | None:
+    if not -1 <= index < len(names):
+        raise ValueError(f"clock {index} of {len(names)} names")
+    return None if index == -1 else names[index]
+
+
+def long_series(runs: Sequence[LongRun]) -> dict[str, list[int]]:
+    """The series of the four long runs, incumbent first and last."""
+    series = readings.as_series([Attempt(candidate_first=False, readings=tuple(run.reading for run in runs))])
+    series |= {"passes": [run.passes for run in runs], "parent": [run.parent_ns for run in runs]}
+    return {LONG + name: values for name, values in series.items()}
+
+
+def long_runs(series: Series, sets: int, outputs: int) -> tuple[LongRun, ...]:
+    """The long runs again. Raises ValueError for series that four of them do not leave."""
+    own = {name.removeprefix(LONG): values for name, values in series.items() if name.startswith(LONG)}
+    (attempt,) = readings.from_series(own, Pace(passes=sets // 2, units=1, flush_bytes=0), outputs)
+    rows = zip(own["passes"], own["parent"], attempt.readings, strict=True)
+    runs = tuple(LongRun(passes, parent_ns, reading) for passes, parent_ns, reading in rows)
+    for run in runs:
+        if run.passes < sets or run.passes % sets or run.parent_ns <= 0 or sorted(run.reading.sets) != [*range(sets)]:
+            raise ValueError(f"{run.passes} passes over {sets} sets in {run.parent_ns} ns")
+    return runs
+
+
+def warm_ups(series: Series) -> list[dict[ArmName, Sequence[int]]]:
+    """The warm-up's units, process by process. Raises ValueError if the counts are not those of the units."""
+    counts = series["warm_counts"]
+    found: list[dict[ArmName, Sequence[int]]] = [{} for _ in range(len(counts) // len(ARMS))]
+    for place, arm in enumerate(ARMS):
+        units, ends = series[f"warm_{arm}"], [0, *accumulate(counts[place :: len(ARMS)])]
+        if len(counts) % len(ARMS) or min(counts, default=0) < 0 or ends[-1] != len(units):
+            raise ValueError(f"{len(units)} units of {arm} where {ends[-1]} were counted")
+        for process, (start, end) in enumerate(pairwise(ends)):
+            found[process][arm] = units[start:end]
+    return found
+
+
+# What other gates read -----------------------------------------------------------------------------------------------
+
+
+def spans(windows: Sequence[Window]) -> dict[str, Span]:
+    """The least and the median total of each arm's segments in these windows; nothing for no windows."""
+    if not windows:
+        return {}
+    totals = {
+        "candidate": [segment.total_ns for window in windows for segment in window.candidate],
+        "incumbent": [segment.total_ns for window in windows for segment in window.incumbent],
+    }
+    return {arm: Span(fastest_ns=min(ns), median_ns=readings.median_ns(ns)) for arm, ns in totals.items()}
+
+
+def rows(reading: Reading) -> dict[int, tuple[int, ...]]:
+    """The digests of one segment by set."""
+    return dict(zip(reading.sets, reading.digests, strict=True))
