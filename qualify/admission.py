@@ -273,7 +273,7 @@ class Difference:
     now: str
 
     def __str__(self) -> str:
-        return f"{self.what} was {self.was}, is {self.now}"
+        return f"{self.what} moved: admitted {self.was}, now {self.now}"
 
 
 @dataclass(frozen=True)
@@ -318,18 +318,19 @@ def _arm(admission: Admission, side: Side, live: LiveArm) -> Iterator[Difference
         return
     if live.arm.identity == side.arm.identity:
         return
-    found = list(_module(admission.module(side), live.module, route))
+    found = list(module_differences(admission.module(side), live.module, side.arm.route))
     yield from found or [Difference(f"{route} identity", str(side.arm.identity), str(live.arm.identity))]
 
 
-def _module(was: Module, now: Module, route: str) -> Iterator[Difference]:
+def module_differences(was: Module, now: Module, route: str) -> Iterator[Difference]:
+    """Which fragments moved, and what else of a route's module; the cell's arguments are compared with the contract."""
     before, after = ({f.path: f.blake3 for f in module.fragments} for module in (was, now))
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) != after.get(path):
             yield Difference(f"cohorts/{path}", before.get(path, "none")[:16], after.get(path, "none")[:16])
     if list(before) != list(after) and before.keys() == after.keys():
-        yield Difference(f"{route} fragments", ", ".join(before), ", ".join(after))
-    yield from _fields(was, now, frozenset({"fragments", "arguments"}), f"{route} ")
+        yield Difference(f"route {route} fragments", ", ".join(before), ", ".join(after))
+    yield from _fields(was, now, frozenset({"fragments", "arguments"}), f"route {route} ")
 
 
 def _fields(was: Document, now: Document, skipped: frozenset[str], prefix: str = "") -> Iterator[Difference]:

@@ -75,11 +75,14 @@ class Anchors:
             self._withdrawn[run] = self._mark(run)
         return self._withdrawn[run]
 
+    def verdict(self, run: str) -> RunVerdict | None:
+        """The verdict of a sealed run as its manifest lists it, None where that cannot be read."""
+        found = self._run(run)
+        return None if isinstance(found, str) else found.verdict
+
     def problems(self, admission: Admission, operation: str, domain: Domain, cell: str) -> tuple[str, ...]:
         """Why the admission of a cell is not what its run says, one sentence each; none if it is."""
-        if admission.run not in self._runs:
-            self._runs[admission.run] = self._read(admission.run)
-        run = self._runs[admission.run]
+        run = self._run(admission.run)
         if isinstance(run, str):
             return (run,)
         if run.manifest_sha256 != admission.manifest_sha256:
@@ -88,6 +91,11 @@ class Anchors:
         where = (subject.operation, subject.domain, subject.cell.id)
         misplaced = [] if where == (operation, domain, cell) else [f"it is an admission of {'/'.join(map(str, where))}"]
         return (*misplaced, *admission.contradictions(), *_against_run(admission, run, self._gates))
+
+    def _run(self, run: str) -> _Run | str:
+        if run not in self._runs:
+            self._runs[run] = self._read(run)
+        return self._runs[run]
 
     def _mark(self, run: str) -> str | None:
         path = f"{layout.WITHDRAWN}/{run}.json"
@@ -169,6 +177,5 @@ def _against_verdict(admission: Admission, verdict: RunVerdict, gates: Gates) ->
     timed = conclusive(found, gates)
     if admission.kind == "measured" and timed is None:
         yield f"no gate of {verdict.run} measured that {admission.route} is faster"
-    bound = None if admission.kind == "proven" or timed is None else speed_up(timed)
-    if admission.bound != bound:
+    elif admission.bound != (speed_up(timed) if admission.kind == "measured" and timed else None):
         yield f"the bound of {verdict.run} is another one"

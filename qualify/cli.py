@@ -6,12 +6,17 @@ import importlib.util
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from qualify.errors import Exit, NothingSelected, QualifyError
+
+if TYPE_CHECKING:
+    from qualify.judgement import RunVerdict
+    from qualify.plan import Plan
 
 app = typer.Typer(
     add_completion=False,
@@ -64,19 +69,43 @@ def screen(
         candidates=candidates,
     )
     screened = run(request, GATES, show.Lines(quiet=as_json))
-    for folder, plan, verdict in screened.runs:
-        if as_json:
-            sys.stdout.write(verdict.canonical().decode())
-            continue
-        show.table(verdict, plan)
-        for line in show.reasons(verdict, plan, GATES):
-            print(line)
-        print(f"evidence: {folder}")
+    _show_runs(screened.runs, as_json=as_json)
+    for note in screened.notes:
+        print(show.printable(note), file=sys.stderr)
     for name, why in screened.absent.items():
         print(f"{name} is not here: {why}", file=sys.stderr)
     for text in show.rig_errors(screened.rig_errors):
         print(f"rig error: {text}", file=sys.stderr)
     raise typer.Exit(screened.exit_code(fail_on_reject=fail_on_reject))
+
+
+@app.command()
+def promote(
+    runs: Annotated[list[str], typer.Argument(help="Sealed screens of this workspace: names or folders.")],
+    workspace: Workspace = None,
+    cell: Annotated[list[str] | None, typer.Option(help="Only these cells.")] = None,
+    route: Annotated[
+        list[str] | None, typer.Option(help="These routes instead of the one that looked fastest.")
+    ] = None,
+    pipeline: Annotated[str | None, typer.Option(help="A pipeline of pipelines.yaml; else that of the screen.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Qualify: take what passed a screen through the whole graph and admit what passes that."""
+    from gates import GATES
+    from qualify import show
+    from qualify.promote import Request
+    from qualify.promote import promote as run
+    from qualify.workspace import find_workspace
+
+    workspace = find_workspace(workspace)
+    request = Request(workspace, tuple(runs), frozenset(cell or ()), frozenset(route or ()), pipeline)
+    promoted = run(request, GATES, show.Lines(quiet=as_json))
+    _show_runs(promoted.runs, as_json=as_json)
+    for line in promoted.lines():
+        print(show.printable(line), file=sys.stderr if as_json else sys.stdout)
+    for text in show.rig_errors(promoted.rig_errors):
+        print(f"rig error: {text}", file=sys.stderr)
+    raise typer.Exit(promoted.exit_code())
 
 
 @app.command("verify-evidence")
@@ -154,6 +183,21 @@ def withdraw(
 
     withdrawal = Store(evidence_root(find_workspace(workspace))).withdraw(Path(run).name, reason, now_utc())
     print(f"{withdrawal.run} is withdrawn; `qualify check` lists the admissions that this closes")
+
+
+def _show_runs(runs: Iterable[tuple[Path, Plan, RunVerdict]], *, as_json: bool) -> None:
+    """Sealed runs as tables with reasons, or as their verdict.json."""
+    from gates import GATES
+    from qualify import show
+
+    for folder, plan, verdict in runs:
+        if as_json:
+            sys.stdout.write(verdict.canonical().decode())
+            continue
+        show.table(verdict, plan)
+        for line in show.reasons(verdict, plan, GATES):
+            print(line)
+        print(f"evidence: {folder}")
 
 
 def _check_gates() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qualify import cohort, pipeline
+from qualify.anchors import Anchors
 from qualify.bench import Rig
 from qualify.domain import Domain
 from qualify.engine import Gates, Progress
@@ -14,6 +15,7 @@ from qualify.evidence.store import Store
 from qualify.judgement import RunVerdict
 from qualify.plan import Plan
 from qualify.running import Task, begin, finish
+from qualify.standing import closed, standings
 from qualify.workspace import PIPELINES, evidence_root, operations
 
 
@@ -33,10 +35,11 @@ class Request:
 
 @dataclass
 class Screened:
-    """What a screen left: sealed runs with their verdicts, domains that are not here, and what went wrong."""
+    """What a screen left: sealed runs with their verdicts, domains that are not here, closed incumbents, errors."""
 
     runs: list[tuple[Path, Plan, RunVerdict]] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     rig_errors: list[tuple[str, str]] = field(default_factory=list)
     interrupted: bool = False
 
@@ -108,18 +111,32 @@ class _Screening:
 
     def _operation(self, item: cohort.Cohort, domain: Domain, rig: Rig) -> None:
         """Plan one operation and carry it to its sealed run; a cohort without a selected candidate leaves none."""
-        request = self.request
+        request, store = self.request, Store(evidence_root(self.request.workspace))
         selection = cohort.subjects(
-            item, domain, rig.limits, rig.toolkit_build, cells=request.cells or None, routes=request.routes or None
+            item,
+            domain,
+            rig.limits,
+            rig.toolkit_build,
+            cells=request.cells or None,
+            routes=request.routes or None,
+            incumbents=self._incumbents(item, domain, rig, store),
         )
         if not any(subject.role == "candidate" for subject in selection.subjects):
             return
         task = Task(item, selection, domain, rig, self.pipelines, "screen", request.pipeline, request.until)
-        opened = begin(task, Store(evidence_root(request.workspace)), self.gates)
+        opened = begin(task, store, self.gates)
         finished = finish(opened, self.gates, self.progress)
         self.screened.runs.append((finished.folder, finished.plan, finished.verdict))
         self.screened.rig_errors += finished.rig_errors
         self.screened.interrupted = finished.interrupted
+
+    def _incumbents(self, item: cohort.Cohort, domain: Domain, rig: Rig, store: Store) -> dict[str, str]:
+        """The admitted route of each cell whose admission is open here; plain is the incumbent of every other."""
+        found = standings(item, domain, rig.toolkit_build, Anchors(store.root, self.gates))
+        for standing in found:
+            if standing.admission is not None and not standing.is_open:
+                self.screened.notes.append(closed(standing))
+        return {standing.cell: standing.route for standing in found if standing.is_open}
 
 
 def _selected_operations(request: Request) -> tuple[str, ...]:

@@ -60,6 +60,12 @@ class Standing:
         return f"{self.operation} {self.cell} in {self.domain}"
 
 
+def closed(standing: Standing) -> str:
+    """Why plain is the incumbent of a cell that has an admission."""
+    admitted = standing.admission.route if standing.admission else "nothing"
+    return f"{standing}: {admitted} is closed, {standing.plain} is the incumbent: {'; '.join(standing.reasons)}"
+
+
 def standings(
     item: cohort.Cohort,
     domain: Domain,

@@ -1,0 +1,142 @@
+"""From a promotion that passed to admissions: kind, bound, counts, digests on public inputs (R6.5, R11.1, R12.1)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from qualify import program
+from qualify.admission import Admission, Counts, Parts, PublicOutputs, Side
+from qualify.anchors import Anchors, Gates, conclusive, speed_up
+from qualify.bench import Rig
+from qualify.contract import Arm, Composed
+from qualify.domain import Domain
+from qualify.errors import RigError
+from qualify.evidence.history import Entry
+from qualify.evidence.manifest import MANIFEST
+from qualify.evidence.store import now_utc
+from qualify.gate import WorkerLost
+from qualify.judgement import SubjectVerdict
+from qualify.running import Finished, Opened
+from qualify.seeds import split
+from qualify.standing import reference
+from qualify.steps import Digest, Digests
+from qualify.subject import Subject
+
+#: The seed of inputs that everyone may know, so that digests of two admissions can be laid side by side.
+PUBLIC_SEED = "7175616c69667931"
+PUBLIC_TIMEOUT_S = 120.0
+
+
+def winners(finished: Finished, gates: Gates) -> tuple[tuple[Subject, SubjectVerdict], ...]:
+    """Of each cell the candidate that passed, the one with the greatest bound if several did; none if none may be."""
+    if not finished.verdict.admissible:
+        return ()
+    verdicts = {(each.cell, each.route): each for each in finished.verdict.subjects}
+    best: dict[str, tuple[Fraction, Subject, SubjectVerdict]] = {}
+    for planned in finished.plan.subjects:
+        subject, verdict = planned.subject, verdicts[planned.subject.key]
+        if subject.role == "candidate" and verdict.outcome == "pass" and _is_proof(subject, verdict, gates):
+            bound = Fraction(_bound(verdict, gates) or 0)
+            if subject.cell.id not in best or bound > best[subject.cell.id][0]:
+                best[subject.cell.id] = bound, subject, verdict
+    return tuple((subject, verdict) for _, subject, verdict in best.values())
+
+
+def _is_proof(subject: Subject, verdict: SubjectVerdict, gates: Gates) -> bool:
+    """Whether a timed cell has a passing gate that may admit a time; nothing else ever admits one."""
+    return not subject.cell.timed or conclusive(verdict, gates) is not None
+
+
+def _bound(verdict: SubjectVerdict, gates: Gates) -> str | None:
+    checks = conclusive(verdict, gates)
+    return None if checks is None else speed_up(checks)
+
+
+def admission(
+    opened: Opened, finished: Finished, subject: Subject, verdict: SubjectVerdict, counts: Counts, gates: Gates
+) -> Admission:
+    """The admission of one winner."""
+    task, plan = opened.task, finished.plan
+    composed = task.selection.composed
+    plain = next(
+        planned.subject.candidate
+        for planned in plan.subjects
+        if planned.subject.role == "plain" and planned.subject.cell == subject.cell
+    )
+    built, _ = task.rig.made(str(subject.candidate.identity))
+    return Admission(
+        kind="measured" if subject.cell.timed else "proven",
+        subject=subject,
+        toolkit_build=plan.toolkit_build,
+        candidate=_parts(subject.candidate, composed),
+        incumbent=_parts(subject.incumbent, composed),
+        plain=None if plain == subject.incumbent else Side(arm=plain, parts=_parts(plain, composed)),
+        reference=reference(task.item),
+        dispatcher_revision=plan.dispatcher_revision,
+        pipeline=plan.pipeline,
+        board=plan.board,
+        object_blake3=built.object_blake3 if built.reproducible else None,
+        outputs=public_outputs(task.rig, subject),
+        bound=_bound(verdict, gates) if subject.cell.timed else None,
+        run=plan.run,
+        manifest_sha256=hashlib.sha256((finished.folder / MANIFEST).read_bytes()).hexdigest(),
+        counts=counts,
+        admitted_utc=now_utc(),
+    )
+
+
+def _parts(arm: Arm, composed: Mapping[str, Composed]) -> Parts:
+    return Parts.of(composed[str(arm.identity)].module)
+
+
+def public_outputs(rig: Rig, subject: Subject) -> tuple[PublicOutputs, ...] | None:
+    """Digests of the candidate's outputs on the public inputs, a variant each; None if the worker was lost."""
+    outputs = program.outputs(subject)
+    found = []
+    try:
+        with rig.bench(subject, {}).session(subject, "candidate") as session:
+            session.run([program.arena(subject, 1, split(PUBLIC_SEED, "zones"))], PUBLIC_TIMEOUT_S)
+            for variant in subject.variants:
+                seed = split(PUBLIC_SEED, variant)
+                steps = (
+                    *program.values(subject, variant, seed),
+                    *program.poison(subject, split(seed, "poison")),
+                    program.run(subject, "candidate"),
+                    Digest(buffers=program.buffers(outputs)),
+                )
+                (row,) = program.only(session.run(steps, PUBLIC_TIMEOUT_S), Digests)
+                names = (argument.name for argument in outputs)
+                found.append(PublicOutputs(variant=variant, digests=dict(zip(names, row.values, strict=True))))
+    except (WorkerLost, RigError):
+        return None
+    return tuple(found)
+
+
+def counts(entries: Iterable[Entry], operation: str, domain: Domain, cell: str, root: Path, gates: Gates) -> Counts:
+    """What became of every run on record that had the cell in the domain."""
+    anchors = Anchors(root, gates)
+    seen = {"passed": 0, "failed": 0, "inconclusive": 0, "left_open": 0}
+    for entry in entries:
+        plan = entry.plan
+        if (plan.operation, plan.domain) == (operation, domain) and _has(entry, cell):
+            seen[_end(entry, cell, anchors)] += 1
+    return Counts(opened=sum(seen.values()), **seen)
+
+
+def _has(entry: Entry, cell: str) -> bool:
+    return any(planned.subject.cell.id == cell for planned in entry.plan.subjects)
+
+
+def _end(entry: Entry, cell: str, anchors: Anchors) -> str:
+    """How a run ended for a cell: by its best candidate."""
+    if not entry.sealed:
+        return "left_open"
+    verdict = anchors.verdict(entry.plan.run)
+    candidates = [each for each in verdict.subjects if each.role == "candidate"] if verdict else []
+    outcomes = {each.outcome for each in candidates if each.cell == cell}
+    if "pass" in outcomes:
+        return "passed"
+    return "failed" if outcomes == {"fail"} else "inconclusive"

@@ -1,0 +1,137 @@
+"""A workspace whose promotions end as a script says: real kernels and a real rig, gates that measure nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from gates.contract import ContractGate
+from qualify import promote, screen
+from qualify.engine import Progress
+from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, holds
+from qualify.plan import Planned
+from qualify.subject import Subject
+from qualify.verdict import Check, Note, Verdict
+from tests.cli.workspaces import HEAD, REFERENCE, Workspace
+
+PIPELINES = """\
+domains:
+  - {toolkit: pocl-3.0, arch: native}
+gates:
+  contract: {cost_s: 0.001}
+  trial: {cost_s: 2, needs: [contract]}
+  timing: {cost_s: 30, needs: [trial]}
+pipelines:
+  default: {screen: [contract, trial], promote: all}
+  no-timing: {promote: [contract, trial]}
+"""
+COHORT = """\
+operation: add
+dispatcher_revision: 1
+arguments:
+  - {name: y, kind: output, dtype: float32, shape: [n], align: 16}
+  - {name: a, kind: input, dtype: float32, shape: [n], align: 16}
+  - {name: b, kind: input, dtype: float32, shape: [n], align: 16}
+  - {name: n, kind: scalar, dtype: int32, value: n}
+cells:
+  - {id: large, n: 1000}
+  - {id: ragged, n: 77}
+  - {id: tiny, n: 7, timed: false}
+routes:
+  plain: {fragments: [common/opencl.h, plain.k], launches: [{symbol: add, grid: ["ceil_div(n, 64)"], block: [64]}]}
+  fast: {fragments: [common/opencl.h, fast.k], launches: [{symbol: add, grid: ["ceil_div(n, 64)"], block: [64]}]}
+  other: {fragments: [common/opencl.h, other.k], launches: [{symbol: add, grid: ["ceil_div(n, 64)"], block: [64]}]}
+plain: plain
+bits: own
+numeric: {multiple: 2, floor_ulp: 4, cap_relative: 1e-5}
+reference: reference.py:add
+"""
+BODY = '#include "common/opencl.h"\n' + HEAD + " {{\n  int i = ID(0);\n  if (i < n) y[i] = a[i] + b[i]; // {}\n}}\n"
+#: A cell's routes with the speed-up in parts per million that every timed gate sees.
+FASTER = {"fast": 1_250_000, "other": 1_100_000}
+
+
+class Measured(Facts):
+    speed_up_ppm: int
+
+
+class Nothing(Settings):
+    pass
+
+
+def _judge(subject: Subject, facts: Measured, series: Series, settings: Nothing) -> Iterable[Check | Note]:
+    got = f"{facts.speed_up_ppm / 1_000_000:.6f}"
+    yield holds("faster", got, "above 1", facts.speed_up_ppm > 1_000_000)
+    yield at_least("attempts", subject.attempt, 1, "attempts")
+
+
+class ScriptedGate(Gate[Measured, Nothing]):
+    """A timed gate that sees what the script says of each route."""
+
+    claim: ClassVar[str] = "What the script says."
+    runs_on: ClassVar[Literal["host", "device"]] = "host"
+    timed: ClassVar[bool] = True
+    rules: ClassVar[tuple[Rule[Any, Any], ...]] = (Rule(1, Measured, Nothing, lambda _: frozenset({"faster"}), _judge),)
+
+    def __init__(self, name: str, script: Mapping[str, int], *, conclusive: bool) -> None:
+        self.id, self.conclusive, self._script = name, conclusive, script  # type: ignore[misc]
+
+    def measure(self, subject: Subject, bench: Bench, settings: Nothing) -> Measured:
+        return Measured(speed_up_ppm=self._script[subject.candidate.route])
+
+
+def gates(script: Mapping[str, int] = FASTER, timing: Mapping[str, int] | None = None) -> dict[str, Gate[Any, Any]]:
+    """The three gates; `timing` is what that gate sees, if it is not what `trial` sees."""
+    return {
+        "contract": ContractGate(),
+        "trial": ScriptedGate("trial", script, conclusive=False),
+        "timing": ScriptedGate("timing", script if timing is None else timing, conclusive=True),
+    }
+
+
+class Silent(Progress):
+    """Nobody watches."""
+
+    def gate(self, gate: str, subjects: int) -> None: ...
+
+    def measuring(self, planned: Planned, gate: str) -> None: ...
+
+    def decided(self, planned: Planned, gate: str, verdict: Verdict) -> None: ...
+
+
+def make(path: Path) -> Workspace:
+    """A workspace of one operation with three cells, plain and two honest candidates."""
+    for folder in ("add", "common"):
+        (path / "cohorts" / folder).mkdir(parents=True)
+    (path / "pipelines.yaml").write_text(PIPELINES)
+    (path / "cohorts/common/opencl.h").write_text("#define ID(n) get_global_id(n)\n")
+    workspace = Workspace(path)
+    workspace.write("cohort.yaml", COHORT)
+    workspace.write("reference.py", REFERENCE)
+    for route in ("plain", "fast", "other"):
+        workspace.write(f"{route}.k", BODY.format(route))
+    return workspace
+
+
+def screened(
+    workspace: Workspace, script: Mapping[str, int] = FASTER, cells: Collection[str] = (), routes: Collection[str] = ()
+) -> str:
+    """Screen and return the run's name."""
+    request = screen.Request(workspace.path, cells=frozenset(cells), routes=frozenset(routes))
+    done = screen.screen(request, gates(script), Silent())
+    return done.runs[-1][0].name
+
+
+def promoted(
+    workspace: Workspace,
+    *runs: str,
+    script: Mapping[str, int] = FASTER,
+    timing: Mapping[str, int] | None = None,
+    pipeline: str | None = None,
+    cells: Collection[str] = (),
+    routes: Collection[str] = (),
+) -> promote.Promoted:
+    """Promote what passed in the named runs."""
+    request = promote.Request(workspace.path, runs, frozenset(cells), frozenset(routes), pipeline)
+    return promote.promote(request, gates(script, timing), Silent())
