@@ -340,6 +340,7 @@ class TimingGate(Gate[TimedFacts, TimingSettings]):
     )
     runs_on: ClassVar[Literal["host", "device"]] = "device"
     timed: ClassVar[bool] = True
+    conclusive: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule[TimedFacts, TimingSettings], ...]] = (
         Rule(1, TimedFacts, TimingSettings, checks, judge, FIXES),
     )
