@@ -137,7 +137,7 @@ def _planned(subject: Subject, facts: DigestFacts) -> Check:
 
 
 def _whole(subject: Subject, each: VariantRuns) -> bool:
-    counts = (len(program.outputs(subject)), len(program.kept(subject)), len(_outputs(subject)))
+    counts = tuple(map(len, (program.outputs(subject), program.kept(subject), _outputs(subject))))
     shape = all(
         (len(run.outputs), len(run.kept_before), len(run.poisoned)) == counts
         and len(run.later) == len(run.outputs)
@@ -146,13 +146,8 @@ def _whole(subject: Subject, each: VariantRuns) -> bool:
         and (run.damage.bytes == 0) == (run.damage.first_offset is None)
         for run in (*each.first, *each.other)
     )
-    return (
-        shape
-        and counts[0] > 0
-        and len(each.idle) == counts[0]
-        and _as_planned(each.first, FIRST_ZONES)
-        and _as_planned(each.other, OTHER_ZONES)
-    )
+    planned = _as_planned(each.first, FIRST_ZONES) and _as_planned(each.other, OTHER_ZONES)
+    return shape and planned and len(each.idle) == counts[0] > 0
 
 
 def _as_planned(runs: Sequence[CheckedRun], plan: tuple[int, ...]) -> bool:
@@ -182,8 +177,8 @@ def _unwritten(subject: Subject, facts: DigestFacts, left: list[Untouched]) -> C
         found = [(entry.inputs, entry.output) for entry in each.untouched or ()]
         if found != suspected:
             raise ValueError(f"untouched elements of {found} where {suspected} were in question")
-    shown = ", ".join(f"{e.elements} elements of {e.output}, the first at {e.first_index}" for e in left[:2])
-    return holds("unwritten", shown or "0 elements", "every element written", not left)
+    shown = dict.fromkeys(f"{e.elements} elements of {e.output}, the first at {e.first_index}" for e in left)
+    return holds("unwritten", "; ".join(list(shown)[:2]) or "0 elements", "every element written", not left)
 
 
 def _suspected(outputs: Sequence[Argument], runs: Sequence[CheckedRun]) -> tuple[tuple[int, Argument], ...]:
@@ -326,6 +321,7 @@ class _Runner:
     ) -> None:
         self._subject, self._session, self._arm = subject, session, arm
         self._seed, self._zones, self._timeout_s = seed, zones, settings.timeout_s
+        self._filled: tuple[Variant, int] | None = None
         self._run([program.arena(subject, 1, split(seed, "zones", zones))])
 
     def look(self, variant: Variant) -> _Seen:
@@ -387,8 +383,9 @@ class _Runner:
         )
 
     def _prepared(self, variant: Variant, inputs: int, seed: str, *, complement: bool) -> tuple[Step, ...]:
-        """Shared memory scrubbed, inputs filled, outputs and scratch poisoned."""
-        values = program.values(self._subject, variant, split(self._seed, "inputs", variant, inputs))
+        """Shared memory scrubbed, outputs and scratch poisoned, inputs filled where the last run had others."""
+        again, self._filled = self._filled == (variant, inputs), (variant, inputs)
+        values = program.values(self._subject, variant, split(self._seed, "inputs", variant, inputs), again=again)
         return (Scrub(seed=seed), *values, *program.poison(self._subject, seed, complement=complement))
 
     def _run(self, steps: Sequence[Step]) -> Sequence[Record]:

@@ -85,7 +85,7 @@ class Bed:
         candidate: bytes,
         incumbent: bytes | None = None,
         *,
-        n: int = 1000,
+        n: int = 200,
         launches: tuple[Launch, ...] | None = None,
         passed: tuple[Argument, ...] | None = None,
         **changes: Any,

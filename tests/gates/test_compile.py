@@ -203,13 +203,9 @@ def test_opencl_kernels(pocl: Bed, text: bytes, closed: dict[str, bool | None]) 
     assert bool(found) is bool(closed)
 
 
-def test_a_megabyte_of_warnings_is_cut_and_closes_nothing(pocl: Bed) -> None:
-    text = opencl() + b"".join(b"int f%d(int x) { unsigned u = -1; if (x == u) return x; }\n" % i for i in range(3000))
+def test_thousands_of_warnings_are_cut_and_closes_nothing(pocl: Bed) -> None:
+    text = opencl() + b"".join(b"int f%d(int x) { unsigned u = -1; if (x == u) return x; }\n" % i for i in range(1500))
     found = pocl.judge("compile", pocl.subject(text))
     assert found.verdict.outcome == "pass"
-    assert len(found.measurement.canonical()) < 1 << 18
+    assert len(found.measurement.canonical()) < 1 << 17
     assert "warnings" in {note.name for note in found.verdict.notes}
-
-
-def test_arguments_are_in_the_abis_order() -> None:
-    assert [argument.name for argument in arguments()] == ["y", "a", "b", "n"]
