@@ -16,7 +16,7 @@ import pyopencl as cl
 from qualify.elements import DTYPES
 from qualify.errors import RigError
 from qualify.fill import generate
-from qualify.fnv import fnv1a64
+from qualify.fnv import PRIME, fnv1a64
 from qualify.patterns import poison_masks
 from qualify.steps import Placement, Poison, Values
 from qualify.workers.devices.base import CANARY_SEED
@@ -29,6 +29,7 @@ T = TypeVar("T")
 _WIDE, _ALONE = 64, 1
 _RANGE_BYTES = 16 << 10  # A zone check is cut into pieces of this, so that all compute units share it.
 _RUN_WORDS = 4096
+_CHAINS = 3  # Buffers that one work-item digests side by side.
 _ELEMENTS_AN_ITEM = 4  # Of values: four Philox counters fill a vector.
 _TOUCH_BYTES = 64 << 10
 _GROUPS_A_UNIT = 64  # A unit of PoCL takes 32 groups in a row, so each unit finds some left.
@@ -126,9 +127,9 @@ class Harness:
 
     def poison(self, memory: Memory, poison: Poison) -> Any:
         """Poison a buffer of at least one byte."""
-        return self._enqueue(
-            "poison", -(-len(memory) // 8), _WIDE, memory, _u64(len(memory)), *_poison_arguments(poison)
-        )
+        items = -(-len(memory) // (8 * _RUN_WORDS))
+        sizes = (_u64(len(memory)), _u64(_RUN_WORDS))
+        return self._enqueue("poison", items, _ALONE, memory, *sizes, *_poison_arguments(poison))
 
     def unwritten(self, memory: Memory, poison: Poison) -> tuple[int, int | None]:
         """How many elements equal the poison, and the first one's index."""
@@ -165,11 +166,14 @@ class Harness:
         )
 
     def digest(self, arena: Memory, places: Sequence[Placement]) -> tuple[str, ...]:
-        """FNV-1a 64 of each placement: one launch, one work-item a buffer."""
-        table = self.table([number for place in places for number in (place.offset_bytes, place.size_bytes)])
-        found = self.results(len(places))
-        self.wait(self._enqueue("digest", len(places), _ALONE, arena, table, _u64(len(places)), found))
-        return tuple(f"{int(digest):016x}" for digest in found.view(np.uint64)[: len(places)])
+        """FNV-1a 64 of each placement: one launch; equal sizes side by side, so that none waits alone."""
+        order = sorted(range(len(places)), key=lambda at: places[at].size_bytes)
+        table = self.table([number for at in order for number in (places[at].offset_bytes, places[at].size_bytes)])
+        found, items = self.results(len(places)), -(-len(places) // _CHAINS)
+        numbers = (_u64(len(places)), _u64(PRIME))
+        self.wait(self._enqueue("digest", items, _ALONE, arena, table, *numbers, found))
+        digests = dict(zip(order, found.view(np.uint64)[: len(places)], strict=True))
+        return tuple(f"{int(digests[at]):016x}" for at in range(len(places)))
 
     def scrub(self, seed: int) -> None:
         """Overwrite the local memory of every compute unit, and wait. Raises RigError unless each was reached."""
