@@ -7,159 +7,53 @@ is started for one session and ends with it. The reference worker never meets a 
 from __future__ import annotations
 
 import hashlib
-import os
-import queue
 import struct
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self, TypeVar
 
-from qualify import fill, seeds, toolkits
-from qualify.channel import (
-    Compile,
-    Compiled,
-    Describe,
-    Described,
-    Evaluate,
-    Evaluated,
-    Prepare,
-    Prepared,
-    Reply,
-    Request,
-    Wrong,
-)
+from qualify import boards, fill, seeds, toolkits
+from qualify.boards import NATIVE, Place, measuring_job
+from qualify.channel import Described, Evaluate, Evaluated, Reply, Wrong
 from qualify.children import Child, ChildLost, Job, Nursery
+from qualify.compiling import COMPILE_OUTPUT_BYTES, Compilers
 from qualify.contract import Arm, Composed, ReferenceSource, Variant
 from qualify.domain import Board, Limits
 from qualify.errors import RigError
 from qualify.gate import Facts, Loss, Measurement, Outputs, SeriesRef, WorkerLost
-from qualify.identity import content
 from qualify.model import Json, canonical_bytes
 from qualify.objectcode import Built
 from qualify.sessions import LOG_CHARS, MeasuringSession, board_lock, lost
 from qualify.steps import ArmName, Load
 from qualify.subject import Subject
 
-COMPILE_TIMEOUT_S = 60.0
 LOAD_TIMEOUT_S = 60.0
 REFERENCE_TIMEOUT_S = 120.0
-MAX_OBJECT_BYTES = 256 << 20
-#: What a worker may print in its life. A kernel that prints is closed by it; a compiler's warnings are not.
-MEASURE_OUTPUT_BYTES = 1 << 20
-COMPILE_OUTPUT_BYTES = 256 << 20
 REFERENCE_MEMORY_BYTES = 16 << 30
 _REPORT = "report it: the fault is the tool's own, no kernel's"
 F = TypeVar("F", bound=Facts)
 
 
-class _Compilers:
-    """One compile worker a core, started when there is work, and what they made of each module."""
-
-    def __init__(self, nursery: Nursery, job: Job) -> None:
-        self._nursery, self._job = nursery, job
-        self._places = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
-        self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
-        self._lock = threading.Lock()
-        self._harness_lock = threading.Lock()
-        self._harness: tuple[bytes, ...] | None = None
-        self._made: dict[str, Future[tuple[Built, bytes | None]]] = {}
-
-    def describe(self) -> Described:
-        """What a compile worker says of itself. Raises RigError."""
-        try:
-            answer, _ = self._ask(Describe(), (), 0)
-        except ChildLost as error:
-            raise RigError(f"the compile worker {error.how} before any work: {error.log}", fix=_REPORT) from error
-        if not isinstance(answer, Described):
-            raise RigError(f"expected a description, got {answer.say}", fix=_REPORT)
-        return answer
-
-    def harness(self) -> tuple[bytes, ...]:
-        """The harness that measuring workers load, made once; empty where the device needs none. Raises RigError."""
-        with self._harness_lock:
-            if self._harness is None:
-                try:
-                    answer, data = self._ask(Prepare(), (), MAX_OBJECT_BYTES)
-                except ChildLost as error:
-                    raise RigError(f"the harness's compile worker {error.how}: {error.log}", fix=_REPORT) from error
-                if not isinstance(answer, Prepared):
-                    raise RigError(f"expected the harness, got {answer.say}", fix=_REPORT)
-                self._harness = data
-            return self._harness
-
-    def made(self, composed: Composed) -> tuple[Built, bytes | None]:
-        """The report and the object of a module, compiled once a run. Raises ChildLost, the second time too."""
-        with self._lock:
-            future = self._made.get(composed.identity)
-            if future is not None:
-                mine = None
-            else:
-                future = mine = self._made[composed.identity] = Future()
-        if mine is not None:
-            self._make(composed, mine)
-        return future.result()
-
-    def _make(self, composed: Composed, future: Future[tuple[Built, bytes | None]]) -> None:
-        """Compile, and keep the answer or the loss. An error of the rig's own is not kept."""
-        try:
-            future.set_result(self._compile(composed))
-        except ChildLost as error:
-            future.set_exception(error)
-        except BaseException as error:
-            with self._lock:
-                del self._made[composed.identity]
-            future.set_exception(error)
-            raise
-
-    def _compile(self, composed: Composed) -> tuple[Built, bytes | None]:
-        fragments = [composed.fragments[fragment.path] for fragment in composed.module.fragments]
-        answer, data = self._ask(Compile(module=composed.module), fragments, MAX_OBJECT_BYTES)
-        if not isinstance(answer, Compiled) or not _consistent(answer.built, data):
-            raise ChildLost("protocol", 0, "an answer that is no compiler's")
-        return answer.built, data[0] if data else None
-
-    def _ask(self, message: Request, buffers: Sequence[bytes], limit_bytes: int) -> tuple[Reply, tuple[bytes, ...]]:
-        """Ask an idle worker, or a new one; whatever goes wrong, that worker is not used again."""
-        with self._places:
-            child = self._take()
-            try:
-                answer = child.ask(message, buffers, timeout_s=COMPILE_TIMEOUT_S, limit_bytes=limit_bytes)
-            except BaseException:
-                self._nursery.end(child)
-                raise
-            self._idle.put(child)
-            return answer
-
-    def _take(self) -> Child:
-        try:
-            return self._idle.get_nowait()
-        except queue.Empty:
-            return self._nursery.start(self._job)
-
-
-def _consistent(built: Built, data: tuple[bytes, ...]) -> bool:
-    """Whether a report fits the bytes that came with it."""
-    if built.state == "refused":
-        return not data and built.object_blake3 is None
-    return len(data) == 1 and built.object_bytes == len(data[0]) and built.object_blake3 == content(data[0])
-
-
 class Rig:
-    """One toolkit of this machine and its board: workers on demand, losses counted, nothing left behind."""
+    """One toolkit of this machine and its board: workers on demand, losses counted, nothing left behind.
 
-    def __init__(
-        self, toolkit: toolkits.Toolkit, described: Described, nursery: Nursery, compilers: _Compilers
-    ) -> None:
-        """Use `open`."""
+    `board` is None where modules can be compiled for a board that is not here: `lacking` says why, and `limits` are
+    the target's.
+    """
+
+    def __init__(self, place: Place, described: Described, nursery: Nursery, compilers: Compilers) -> None:
+        """Use `open`. Raises RigError for an architecture that is not here."""
         self.domain_arch: str = described.arch
         self.toolkit_build: str = described.toolkit_build
-        self.board: Board = described.board
-        self._toolkit, self._nursery, self._compilers = toolkit, nursery, compilers
+        self.board: Board | None = place.board(described)
+        self.limits: Limits = place.limits(described)
+        self.lacking: RigError = place.lacking or RigError("no board is described", fix=_REPORT)
+        self._toolkit = place.toolkit
+        self._nursery, self._compilers = nursery, compilers
         self._closed = threading.Event()
         self._reference: Child | None = None
         self._reference_lock = threading.Lock()
@@ -169,24 +63,22 @@ class Rig:
         self._losses: Counter[str] = Counter()
 
     @classmethod
-    def open(cls, toolkit: str) -> Self:
-        """The rig of a toolkit by name, `pocl-3.0`. Raises RigError if toolkit, device or linker is not here."""
+    def open(cls, toolkit: str, arch: str = NATIVE) -> Self:
+        """The rig of a toolkit by name, `pocl-3.0`, for an architecture, or for that of the board here.
+
+        Raises RigError if toolkit, linker, device or, where the device compiles, architecture is not here.
+        """
         found = toolkits.find(toolkit)
         nursery = Nursery()
-        job = Job("compile", found.worker, found.compile_bytes, COMPILE_OUTPUT_BYTES, found.tools, found.variables)
-        compilers = _Compilers(nursery, job)
         try:
+            place = boards.find(found, arch, nursery)
+            compilers = Compilers(nursery, place.toolkit)
             described = compilers.describe()
             toolkits.check_version(found, described.version)
+            return cls(place, described, nursery, compilers)
         except BaseException:
             nursery.close()
             raise
-        return cls(found, described, nursery, compilers)
-
-    @property
-    def limits(self) -> Limits:
-        """What the board can do."""
-        return self.board.limits
 
     def supply(self, composed: Mapping[str, Composed], reference: ReferenceSource, seed: bytes) -> None:
         """What a planned run works on: modules by identity, the exact reference, the run's secret seed."""
@@ -203,18 +95,9 @@ class Rig:
     @contextmanager
     def measuring(self) -> Iterator[MeasuringSession]:
         """A fresh measuring worker whose canary ran right, alone with the board. Raises RigError."""
-        toolkit, harness = self._toolkit, self._compilers.harness()
-        with self._board_alone():
-            child = self._nursery.start(
-                Job(
-                    "measure",
-                    toolkit.worker,
-                    toolkit.measure_bytes,
-                    MEASURE_OUTPUT_BYTES,
-                    toolkit.tools,
-                    toolkit.variables,
-                )
-            )
+        alone, harness = self._board_alone(), self._compilers.harness()
+        with alone:
+            child = self._nursery.start(measuring_job(self._toolkit))
             try:
                 session = MeasuringSession(child)
                 session.open(harness)
@@ -223,7 +106,9 @@ class Rig:
                 self._nursery.end(child)
 
     def _board_alone(self) -> AbstractContextManager[None]:
-        """The board's lock; the virtual board is one for every rig, so it has none."""
+        """The board's lock; the virtual board is one for every rig, so it has none. Raises RigError without a board."""
+        if self.board is None:
+            raise RigError(f"no board to measure on: {self.lacking.args[0]}", fix=self.lacking.fix)
         if self._toolkit.worker == "simulated":
             return nullcontext()
         return board_lock(self.board.uuid, Path(tempfile.gettempdir()), self._closed)
@@ -273,6 +158,7 @@ class Rig:
         return {
             "toolkit": self._toolkit.name,
             "inherited": {**self._toolkit.variables},
+            "device_environment": {**self._toolkit.device},
             "not_applied": [*sorted(self._nursery.unapplied)],
             "workers_started": {**self._nursery.started},
             "workers_lost": {**self._losses},

@@ -13,7 +13,7 @@ from typing import Annotated, Generic, Literal, Self, TypeVar
 from pydantic import Field
 
 from qualify.contract import Argument, Cell, Module
-from qualify.domain import ArchName, Board
+from qualify.domain import ArchName, Board, Limits
 from qualify.errors import DocumentError
 from qualify.model import MAX_DOCUMENT_BYTES, Document, Name
 from qualify.objectcode import Built
@@ -37,7 +37,7 @@ class Closed(Exception):
 
 
 class Describe(Document):
-    """Compile worker: say which toolkit, architecture and board are here."""
+    """Say which toolkit, architecture and board are here; a measuring worker says it of its board, opening nothing."""
 
     say: Literal["describe"] = "describe"
 
@@ -105,13 +105,20 @@ class Announce(Document):
 
 
 class Described(Document):
-    """What the compile worker's toolkit is and the board that it compiles for."""
+    """What a worker's toolkit is and what it compiles for; of a measuring worker, its driver and its board.
+
+    `board` is None where a compiler needs none to know its target. `targets` are all that it compiles for, where that
+    is more than `arch`; `reports` says whether builds come with the assembler's figures.
+    """
 
     say: Literal["described"] = "described"
     version: str
     toolkit_build: str
     arch: ArchName
-    board: Board
+    board: Board | None
+    limits: Limits
+    targets: tuple[str, ...] = ()
+    reports: bool | None = None
 
 
 class Compiled(Document):

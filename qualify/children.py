@@ -51,14 +51,14 @@ How = Literal["died", "hung", "flooded", "protocol"]
 
 @dataclass(frozen=True)
 class Job:
-    """What to start: the worker's kind and name, its address space, and how much it may print.
+    """What to start: the worker's kind and name, its address space (None: no limit), and how much it may print.
 
     `tools` is what its PATH holds, `variables` what it is given beside the clean environment.
     """
 
     kind: Kind
     name: str
-    memory_bytes: int
+    memory_bytes: int | None
     output_bytes: int
     tools: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -344,7 +344,7 @@ def _start(job: Job, folder: Path, descriptor: int) -> tuple[subprocess.Popen[by
     for name, tool in job.tools.items():
         (folder / "bin" / name).symlink_to(tool)
     given = {"--channel": descriptor, "--parent": os.getpid(), "--memory": job.memory_bytes}
-    options = [text for name, value in given.items() for text in (name, str(value))]
+    options = [text for name, value in given.items() if value is not None for text in (name, str(value))]
     reading, writing = os.pipe()
     try:
         process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module, no shell.

@@ -10,8 +10,11 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from blake3 import blake3
 
 from qualify.errors import RigError
 
@@ -19,9 +22,15 @@ Release = tuple[int, int]
 _LIBRARY = re.compile(r"libnvrtc\.so(\.\d+)+")
 _BUILTINS = re.compile(r"libnvrtc-builtins\.so\.(\d+)\.(\d+)(\.\d+)*")
 _HEADERS = {"nvrtc.h", "cuda_fp16.h", "nv"}  # What lies at the top of NVRTC's, the runtime's and CCCL's headers.
+#: What a compile worker is told: the toolkit's folders, and the architecture that it compiles for. `newest` stands for
+#: whatever the toolkit has, where nothing is measured.
+FOLDERS_VARIABLE, ARCH_VARIABLE, NEWEST = "QUALIFY_CUDA_FOLDERS", "QUALIFY_CUDA_ARCH", "newest"
+#: The folder below the cache that holds toolkits which we installed, one a release.
+INSTALLED = "toolkits"
 _MAJOR_FOLDER = re.compile(r"cu\d+")
 _FIRST_LAYOUT = ("cuda_nvrtc", "cuda_runtime", "cuda_cccl")  # Wheels up to 12 have a folder each.
 _SYSTEM = Path("/usr/local")
+_CONTENTS = "qualify 1 toolkit files"
 
 
 @dataclass(frozen=True)
@@ -73,11 +82,8 @@ def here(
     cache: Path | None = None, environment: tuple[Path, ...] | None = None
 ) -> Iterator[tuple[Release, tuple[Path, ...]]]:
     """Every toolkit here, in the order in which `find` looks. Folders that hold no whole toolkit are passed over."""
-    from platformdirs import user_cache_path
-
-    installed = (cache or user_cache_path("qualify")) / "toolkits"
     candidates = [
-        *((folder,) for folder in _children(installed)),
+        *((folder,) for folder in _children((cache or cache_folder()) / INSTALLED)),
         *(folders for wheels in (_wheels() if environment is None else environment) for folders in _layouts(wheels)),
         *((folder,) for folder in _children(_SYSTEM) if folder.name.startswith("cuda-")),
     ]
@@ -86,6 +92,71 @@ def here(
             yield files(*folders).release, folders
         except RigError:
             continue
+
+
+def cache_folder() -> Path:
+    """Where we keep what can be had again: toolkits, and digests of their files."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("qualify")
+
+
+def digest(toolkit: ToolkitFiles, cache: Path | None = None) -> str:
+    """16 digits of a digest of every header and both libraries, as part of a toolkit's build (R6.3).
+
+    Reading them all takes a second, so the answer is kept with what the file system says of every file: size, inode,
+    times of change. Raises RigError for a file that cannot be read.
+    """
+    try:
+        paths = sorted(_contents(toolkit))
+        seen = blake3(derive_key_context=_CONTENTS)
+        for name, path in paths:
+            found = path.stat()
+            figures = (found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+            seen.update(f"{name}\0{path}\0{figures}\n".encode())
+        kept = (cache or cache_folder()) / "toolkit-digests" / seen.hexdigest()
+        return _kept(kept) or _keep(kept, _digest_of(paths))
+    except OSError as error:
+        fix = "keep the toolkit's files themselves in its folder, not links to other places"
+        raise RigError(f"expected every file of the toolkit to be readable, got {error}", fix=fix) from error
+
+
+def _contents(toolkit: ToolkitFiles) -> Iterator[tuple[str, Path]]:
+    """Every file that decides what a build is, by its name in the toolkit."""
+    for path in (toolkit.library, toolkit.builtins):
+        yield path.name, path
+    for folder in toolkit.includes:
+        if not {*folder.parents} & {*toolkit.includes}:
+            for root, _, names in os.walk(folder):
+                for name in names:
+                    path = Path(root) / name
+                    yield str(path.relative_to(folder)), path
+
+
+def _digest_of(paths: list[tuple[str, Path]]) -> str:
+    whole = blake3(derive_key_context=_CONTENTS)
+    for name, path in paths:
+        whole.update(f"{name}\0".encode() + blake3(path.read_bytes()).digest())
+    return whole.hexdigest()[:16]
+
+
+def _kept(path: Path) -> str | None:
+    """A digest that was kept, if it is one."""
+    try:
+        text = path.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return None
+    return text if re.fullmatch("[0-9a-f]{16}", text) else None
+
+
+def _keep(path: Path, text: str) -> str:
+    """Keep a digest whole or not at all; a place that cannot be written costs time only."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.{os.getpid()}")
+        part.write_text(text, encoding="ascii")
+        part.replace(path)
+    return text
 
 
 def _children(folder: Path) -> list[Path]:

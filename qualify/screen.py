@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,13 +73,18 @@ def screen(request: Request, gates: Gates, progress: Progress) -> Screened:
             return screening.screened
     screened = screening.screened
     if not screened.runs and screened.absent:
-        raise RigError(
-            "no planned domain is here: " + "; ".join(f"{name}: {why}" for name, why in screened.absent.items()),
-            fix="run where one of these domains is, or plan another domain in " + PIPELINES,
-        )
+        raise _nowhere(screening.lacking)
     if not screened.runs:
         raise NothingSelected("the filters leave no subject", fix="name other cells, routes or domains")
     return screened
+
+
+def _nowhere(lacking: Mapping[str, RigError]) -> RigError:
+    """No planned domain is here: the one reason with its own fix, or all of them."""
+    why = "; ".join(f"{name}: {error.args[0]}" for name, error in lacking.items())
+    fixes = {error.fix for error in lacking.values()}
+    other = f"run where one of these domains is, or plan another domain in {PIPELINES}"
+    return RigError(f"no planned domain is here: {why}", fix=fixes.pop() if len(fixes) == 1 else other)
 
 
 class _Screening:
@@ -86,28 +93,44 @@ class _Screening:
     def __init__(self, request: Request, gates: Gates, progress: Progress) -> None:
         self.request, self.gates, self.progress = request, gates, progress
         self.screened = Screened()
+        self.lacking: dict[str, RigError] = {}
         self.pipelines = pipeline.load(request.workspace)
         names = _selected_operations(request)
         self.cohorts = [cohort.load(request.workspace, name, candidates=request.candidates) for name in names]
         _check_names(request, self.cohorts)
 
     def domain(self, wanted: pipeline.PlannedDomain) -> None:
-        """Every cohort in one domain, or one line on why the domain is not here."""
-        name = f"{wanted.toolkit}/{wanted.arch}"
+        """Every cohort in one domain, or the reason why the domain is not here."""
         try:
-            rig = Rig.open(wanted.toolkit)
+            rig = Rig.open(wanted.toolkit, wanted.arch)
         except RigError as error:
-            self.screened.absent[name] = str(error)
+            self._absent(wanted, error)
             return
         with rig:
-            if wanted.arch not in ("native", rig.domain_arch):
-                self.screened.absent[name] = f"the device here is {rig.domain_arch}"
-                return
             domain = Domain(toolkit=wanted.toolkit, arch=rig.domain_arch)
+            lacking = self._unmeasured(domain, rig)
+            if lacking is not None:
+                self._absent(wanted, lacking)
+                return
             for item in self.cohorts:
                 self._operation(item, domain, rig)
                 if self.screened.interrupted:
                     return
+
+    def _absent(self, wanted: pipeline.PlannedDomain, error: RigError) -> None:
+        """One line on why a domain is not here, with what to do."""
+        self.lacking[str(wanted)] = error
+        self.screened.absent[str(wanted)] = f"{error.args[0]} ({error.fix})"
+
+    def _unmeasured(self, domain: Domain, rig: Rig) -> RigError | None:
+        """Why a rig cannot run what was asked for: gates on a device, and no board. Host gates need none."""
+        request = self.request
+        nodes = self.pipelines.order(request.pipeline, "screen", domain, self.gates, request.until)
+        if rig.board is not None or all(node.runs_on == "host" for node in nodes):
+            return None
+        host = [node.gate for node in itertools.takewhile(lambda node: node.runs_on == "host", nodes)]
+        why = rig.lacking
+        return RigError(why.args[0], fix=f"--until {host[-1]} runs the host gates here" if host else why.fix)
 
     def _operation(self, item: cohort.Cohort, domain: Domain, rig: Rig) -> None:
         """Plan one operation and carry it to its sealed run; a cohort without a selected candidate leaves none."""

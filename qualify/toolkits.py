@@ -7,13 +7,17 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from qualify import cuda_toolkits
 from qualify.errors import RigError
 
 _NAME = re.compile(r"(cuda|pocl|simulated)-([0-9]{1,3}\.[0-9]{1,3})")
 _GIB = 1 << 30
+#: Where containers put the driver without telling the loader.
+_DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib")
+_DRIVER = "libcuda.so.1"
 
 
 @dataclass(frozen=True)
@@ -21,17 +25,33 @@ class Toolkit:
     """One toolkit that can be started here. `worker` names its compiler and device, `version` is major.minor.
 
     `tools` is all that its workers find on their PATH, `variables` all that they inherit from this environment: where
-    the OpenCL loader finds its platforms, if that is set. A compile worker's address space is small, so that a macro
-    bomb dies before the machine swaps; a measuring worker's grows by what its arena needs.
+    the OpenCL loader finds its platforms, if that is set. `compiler` and `device` are what the compile worker and the
+    measuring worker alone are told. A compile worker's address space is small, so that a macro bomb dies before the
+    machine swaps; a measuring worker's grows by what its arena needs, and has no limit (None) where the driver
+    reserves addresses for all memory there is. `build` is a digest of the toolkit's files where the compiler does not
+    tell them apart. `apart` says that the board is another than the machine that compiles, `boards` that one is here.
     """
 
     name: str
     worker: str
     version: str
     compile_bytes: int
-    measure_bytes: int
+    measure_bytes: int | None
     tools: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    compiler: Mapping[str, str] = field(default_factory=dict)
+    device: Mapping[str, str] = field(default_factory=dict)
+    build: str = ""
+    apart: bool = False
+    boards: bool = True
+
+    def aimed(self, arch: str) -> Toolkit:
+        """This toolkit with a compiler that is told its architecture, where it takes one."""
+        return replace(self, compiler={**self.compiler, cuda_toolkits.ARCH_VARIABLE: arch}) if self.apart else self
+
+    def on(self, uuid: str) -> Toolkit:
+        """This toolkit with measuring workers that see one board only."""
+        return replace(self, device={**self.device, "CUDA_VISIBLE_DEVICES": uuid}) if self.apart else self
 
 
 def find(name: str) -> Toolkit:
@@ -46,7 +66,8 @@ def find(name: str) -> Toolkit:
         return _pocl(name, version)
     if family == "simulated":
         return Toolkit(name, "simulated", version, compile_bytes=2 * _GIB, measure_bytes=4 * _GIB)
-    raise RigError(f"{name}: this version drives no CUDA device", fix="plan a pocl or simulated domain")
+    major, minor = version.split(".")
+    return _cuda(name, version, cuda_toolkits.find((int(major), int(minor))))
 
 
 def check_version(toolkit: Toolkit, found: str) -> None:
@@ -56,6 +77,11 @@ def check_version(toolkit: Toolkit, found: str) -> None:
         raise RigError(
             f"expected {toolkit.name}, got {family}-{found}", fix=f"plan {family}-{found}, or install {toolkit.name}"
         )
+
+
+def board_nodes(devices: Path = Path("/dev")) -> tuple[Path, ...]:
+    """The device nodes of this machine's CUDA boards; none means that there is no board, whatever else is here."""
+    return tuple(sorted((*devices.glob("nvidia[0-9]*"), *devices.glob("dxg"))))
 
 
 def _pocl(name: str, version: str) -> Toolkit:
@@ -76,3 +102,38 @@ def _pocl(name: str, version: str) -> Toolkit:
         tools={"ld": Path(linker).resolve()},
         variables={key: os.environ[key] for key in ("OCL_ICD_VENDORS",) if key in os.environ},
     )
+
+
+def _cuda(name: str, version: str, folders: tuple[Path, ...]) -> Toolkit:
+    return Toolkit(
+        name,
+        "cuda",
+        version,
+        compile_bytes=2 * _GIB,
+        measure_bytes=None,
+        compiler={cuda_toolkits.FOLDERS_VARIABLE: os.pathsep.join(map(str, folders))},
+        device=driver_environment(os.environ),
+        build=cuda_toolkits.digest(cuda_toolkits.files(*folders)),
+        apart=True,
+        boards=bool(board_nodes()),
+    )
+
+
+def driver_environment(environment: Mapping[str, str], places: tuple[str, ...] = _DRIVER_FOLDERS) -> dict[str, str]:
+    """What a worker is told that drives a CUDA board (DESIGN section 13).
+
+    Modules are loaded when asked and from no cache, so that no launch pays for it and none breaks a capture. The
+    board is the first that the caller may see, numbered by its place on the bus. Nothing else of the caller's
+    variables reaches the worker, but the folder of the driver where only a variable or a custom leads there.
+    """
+    visible = environment.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    named = [folder for folder in environment.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder]
+    folders = [folder for folder in (*named, *places) if Path(folder, _DRIVER).exists()]
+    found = {"LD_LIBRARY_PATH": os.pathsep.join(dict.fromkeys(folders))} if folders else {}
+    return {
+        "CUDA_CACHE_DISABLE": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_MODULE_LOADING": "EAGER",
+        "CUDA_VISIBLE_DEVICES": visible,
+        **found,
+    }

@@ -1,10 +1,11 @@
 """Toolkits as installers, wheels of two layouts and a system leave them; anything else is passed over or refused."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from qualify.cuda_toolkits import ToolkitFiles, files, find, here
+from qualify.cuda_toolkits import ToolkitFiles, digest, files, find, here
 from qualify.errors import RigError
 
 
@@ -72,6 +73,25 @@ def test_what_was_installed_here_comes_first(tmp_path: Path) -> None:
     lay(tmp_path / "wheels/cu13", *NEW)
     found = list(here(cache=tmp_path / "cache", environment=(tmp_path / "wheels",)))
     assert found == [((13, 2), (tmp_path / "cache/toolkits/13.2",)), ((13, 2), (tmp_path / "wheels/cu13",))]
+
+
+def test_a_digest_is_of_every_byte_and_is_kept_until_a_file_changes(tmp_path: Path) -> None:
+    here_, cache = lay(tmp_path / "t", *NEW, *NEW_HEADERS), tmp_path / "cache"
+    first = digest(files(here_), cache)
+    (kept,) = (cache / "toolkit-digests").iterdir()
+    kept.write_text("0123456789abcdef")
+    assert digest(files(here_), cache) == "0123456789abcdef"
+    kept.write_text("cut off")
+    assert digest(files(here_), cache) == first
+    for name in ("lib/libnvrtc.so.13", "lib/libnvrtc-builtins.so.13.2", "include/cccl/nv/target"):
+        times = (here_ / name).stat()
+        (here_ / name).write_bytes(b"x")
+        os.utime(here_ / name, ns=(times.st_atime_ns, times.st_mtime_ns))
+        changed = digest(files(here_), cache)
+        (here_ / name).write_bytes(b"")
+        assert changed != first == digest(files(here_), cache)
+    moved = here_.rename(tmp_path / "elsewhere")
+    assert digest(files(moved), Path("/dev/null/none")) == first
 
 
 def test_the_environment_has_the_newest_and_says_what_it_lacks() -> None:

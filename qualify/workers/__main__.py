@@ -13,6 +13,8 @@ from qualify.channel import Channel, Closed, Crash, FromWorker, Ready, ToWorker,
 from qualify.errors import QualifyError
 from qualify.workers import sandbox
 
+#: Workers that drive a board apart from the machine: the driver opens files of its own at any time.
+BOARD_DRIVERS = (("measure", "cuda"),)
 Serve = Callable[[Channel[ToWorker], str], None]
 _MAX_TRACEBACK_CHARS = 16_384
 
@@ -24,9 +26,9 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--channel", type=int, required=True, help="descriptor of the inherited socket")
     parser.add_argument("--parent", type=int, required=True, help="process to die with")
-    parser.add_argument("--memory", type=int, required=True, help="address space in bytes")
+    parser.add_argument("--memory", type=int, help="address space in bytes; no limit if left out")
     given = parser.parse_args()
-    unapplied = sandbox.apply(given.parent, given.memory)
+    unapplied = sandbox.apply(given.parent, given.memory, drives_board=(given.kind, given.name) in BOARD_DRIVERS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(given.channel, False)
     with Channel(given.channel, ToWorker) as channel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qualify.channel import Announce, Channel, FromWorker, Open, Opened, Perform, Performed, ToWorker
+from qualify.channel import Announce, Channel, Describe, FromWorker, Open, Opened, Perform, Performed, ToWorker
 from qualify.steps import (
     Arena,
     Bytes,
@@ -25,15 +25,21 @@ from qualify.steps import (
     Zones,
 )
 from qualify.workers import sandbox
-from qualify.workers.devices import Device, StepRefused, open_device
+from qualify.workers.devices import Device, StepRefused, describe_board, open_device
 
 #: Where a kernel has the rights of its worker. The driver of a board opens files of its own at any time.
 _CPU_DEVICES = ("opencl", "simulated")
 
 
 def serve(channel: Channel[ToWorker], name: str) -> None:
-    """Open the device, run its canary, then perform lists of steps until the channel closes. Raises RigError."""
+    """Open the device, run its canary, then perform lists of steps until the channel closes. Raises RigError.
+
+    Asked to describe the board first, it answers and does nothing else.
+    """
     request, buffers = channel.receive()
+    if isinstance(request.message, Describe):
+        channel.send(FromWorker(message=describe_board(name)))
+        return
     if not isinstance(request.message, Open):
         raise ValueError(f"a device is opened first, before {request.message.say}")
     if name in _CPU_DEVICES:

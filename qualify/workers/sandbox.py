@@ -18,23 +18,31 @@ from qualify.workers import landlock
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
+#: What a worker that drives a board apart is not held to.
+WAIVED = ("memory limit where a driver reserves addresses", "file, network and signal limits beside a board's driver")
 MAX_FILE_BYTES = 1 << 30  # Compilers write objects of a few megabytes.
 MAX_PROCESSES = 4096  # Counted over all processes and threads of the user, so it only stops a flood.
 
 
-def apply(parent: int, memory_bytes: int) -> tuple[str, ...]:
-    """Die with process `parent`, no core dumps, bounded memory and files. Returns what could not be applied."""
-    hard = memory_bytes + physical_bytes()
+def apply(parent: int, memory_bytes: int | None, *, drives_board: bool = False) -> tuple[str, ...]:
+    """Die with process `parent`, no core dumps, bounded memory and files. Returns what could not be applied.
+
+    A driver of a board apart reserves addresses for all memory there is, and opens files and devices of its own
+    whenever it likes; its worker has no memory limit and keeps the rights of files, and the names say so.
+    """
     measures: dict[str, Callable[[], None]] = {
         "death with the parent": lambda: _die_with(parent),
         "no new privileges": lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1),
         "no core dumps": lambda: _limit(resource.RLIMIT_CORE, 0, 0),
         "file size limit": lambda: _limit(resource.RLIMIT_FSIZE, MAX_FILE_BYTES, MAX_FILE_BYTES),
-        "memory limit": lambda: _limit(resource.RLIMIT_AS, memory_bytes, hard),
         "process limit": _limit_processes,
         "file, network and signal limits": _landlock_is_here,
     }
-    return tuple(name for name, measure in measures.items() if not _applied(measure))
+    if memory_bytes is not None:
+        soft, hard = memory_bytes, memory_bytes + physical_bytes()
+        measures["memory limit"] = lambda: _limit(resource.RLIMIT_AS, soft, hard)
+    waived = WAIVED if drives_board else ()
+    return (*(name for name, measure in measures.items() if not _applied(measure)), *waived)
 
 
 def confine(readable: Iterable[Path] = ()) -> None:

@@ -78,7 +78,8 @@ def test_it_says_what_it_is(worker: Child) -> None:
     release = f"{RELEASE[0]}.{RELEASE[1]}"
     assert (answer.version, answer.arch) == (release, "sm_90")
     assert answer.toolkit_build.startswith(f"cuda-{release}.")
-    assert answer.board.limits.shared_bytes == 232_448
+    assert (answer.board, answer.limits.shared_bytes, answer.reports) == (None, 232_448, True)
+    assert {"sm_80", "sm_90"} <= set(answer.targets)
 
 
 def test_a_template_instance_keeps_the_contracts_name(worker: Child) -> None:

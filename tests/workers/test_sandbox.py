@@ -298,7 +298,7 @@ def test_no_platform_is_a_rig_error_with_its_fix(tmp_path: Path, monkeypatch: py
     [
         ("pocl-9.9", "expected pocl-9.9, got pocl-3.0"),
         ("simulated-2.0", "expected simulated-2.0, got simulated-1.0"),
-        ("cuda-13.2", "no CUDA device"),
+        ("cuda-9.9", "expected cuda-9.9 here, found"),
         ("pocl", "expected a toolkit such as"),
     ],
 )

@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files as package_files
 from pathlib import Path
 
-from blake3 import blake3
-
 from qualify.channel import Described
 from qualify.contract import Kernel, Module
-from qualify.cuda_toolkits import files
+from qualify.cuda_toolkits import ARCH_VARIABLE, FOLDERS_VARIABLE, NEWEST, files
 from qualify.diagnostics import Finding
-from qualify.domain import Board, Limits
+from qualify.domain import Limits
 from qualify.errors import RigError
 from qualify.objectcode import Built
 from qualify.ptx import scan
@@ -30,8 +28,6 @@ from qualify.workers.compilers.cuda_facts import MAX_FINDINGS, facts
 from qualify.workers.compilers.nvrtc_library import Compilation, Nvrtc
 
 EXTENSION = "cubin"
-#: What the parent tells a compile worker: the toolkit's folders, and the architecture that it compiles for.
-FOLDERS_VARIABLE, ARCH_VARIABLE = "QUALIFY_CUDA_FOLDERS", "QUALIFY_CUDA_ARCH"
 HARNESS_FILES = ("harness.cu", "fnv.cu")
 #: Options that name no path, no target and no other tool's options (a second `-arch` would win over ours).
 _OPTION = re.compile(
@@ -49,18 +45,26 @@ class NvrtcCompiler(Compiler):
 
     def __init__(self) -> None:
         """Take folders and architecture from the environment. Raises RigError if they are not there or do not fit."""
-        self._arch = _variable(ARCH_VARIABLE)
+        arch = _variable(ARCH_VARIABLE)
         self._toolkit = files(*map(Path, _variable(FOLDERS_VARIABLE).split(os.pathsep)))
         self._nvrtc = Nvrtc(self._toolkit)
         self._architectures = self._nvrtc.architectures()
+        self._arch = f"sm_{max(self._architectures)}" if arch == NEWEST else arch
         if number(self._arch) not in self._architectures:
             raise RigError(self._unknown(self._arch), fix="plan an architecture of this toolkit, or a toolkit with it")
 
     def describe(self) -> Described:
-        """The toolkit's release and build, the architecture, and a board that stands for any with it."""
-        release = ".".join(str(part) for part in self._nvrtc.release)
-        board = Board(name="none", uuid="none", driver="none", addressing="unknown", limits=self._limits(self._arch))
-        return Described(version=release, toolkit_build=self._build_name(), arch=self._arch, board=board)
+        """The toolkit's release and full version, and what it compiles for; it knows no board."""
+        made = self._nothing()
+        return Described(
+            version=".".join(str(part) for part in self._nvrtc.release),
+            toolkit_build=f"cuda-{self._version(made)}",
+            arch=self._arch,
+            board=None,
+            limits=self._limits(self._arch),
+            targets=tuple(f"sm_{item}" for item in self._architectures),
+            reports=parse_report(made.log).entry("nothing", self._arch) is not None,
+        )
 
     def readable(self) -> tuple[Path, ...]:
         """The toolkit's headers and libraries."""
@@ -68,7 +72,7 @@ class NvrtcCompiler(Compiler):
 
     def canary(self) -> None:
         """Compile an empty kernel. Raises RigError: no module can be blamed after that."""
-        self._version()
+        self._version(self._nothing())
 
     def harness(self) -> bytes:
         """The harness's own kernels for the architecture. Raises RigError if the toolkit does not take them."""
@@ -135,13 +139,11 @@ class NvrtcCompiler(Compiler):
     def _limits(self, target: str) -> Limits:
         return limits(target, self._nvrtc.release)
 
-    def _build_name(self) -> str:
-        """The full version, and a digest of the toolkit's libraries and headers (R6.3)."""
-        return f"cuda-{self._version()}-{self._digest()}"
+    def _nothing(self) -> Compilation:
+        return self._nvrtc.compile(_NOTHING, {}, self._options(self._arch, ()))
 
-    def _version(self) -> str:
-        """The full version, as NVRTC writes it into the PTX of an empty kernel."""
-        made = self._nvrtc.compile(_NOTHING, {}, self._options(self._arch, ()))
+    def _version(self, made: Compilation) -> str:
+        """The full version, as NVRTC writes it into the PTX of an empty kernel. Raises RigError."""
         version = _VERSION.search(made.ptx)
         if version is None:
             got = made.log.decode(errors="replace")
@@ -150,21 +152,6 @@ class NvrtcCompiler(Compiler):
                 fix="install the toolkit again",
             )
         return version[1].decode()
-
-    def _digest(self) -> str:
-        """A digest of every header and of both libraries. Raises RigError for a file that cannot be read."""
-        roots = [folder for folder in self._toolkit.includes if not {*folder.parents} & {*self._toolkit.includes}]
-        digest = blake3(derive_key_context="qualify 1 toolkit files")
-        try:
-            for folder in roots:
-                for path in sorted(item for item in folder.rglob("*") if item.is_file()):
-                    digest.update(f"{path.relative_to(folder)}\0".encode() + blake3(path.read_bytes()).digest())
-            for path in (self._toolkit.library, self._toolkit.builtins):
-                digest.update(blake3(path.read_bytes()).digest())
-        except OSError as error:
-            fix = "keep the toolkit's files themselves in its folder, not links to other places"
-            raise RigError(f"expected every file of the toolkit to be readable, got {error}", fix=fix) from error
-        return digest.hexdigest()[:16]
 
 
 def _variable(name: str) -> str:

@@ -48,7 +48,10 @@ class OpenCLCompiler(Compiler):
     def describe(self) -> Described:
         """PoCL's version, the CPU's name for LLVM, and the board."""
         found = self._pocl
-        return Described(version=found.version, toolkit_build=found.build, arch=found.arch, board=found.board)
+        limits = found.board.limits
+        return Described(
+            version=found.version, toolkit_build=found.build, arch=found.arch, board=found.board, limits=limits
+        )
 
     def canary(self) -> None:
         """Compile one kernel. Raises RigError if this place lacks something that PoCL needs."""

@@ -41,6 +41,7 @@ class SimulatedCompiler(Compiler):
             toolkit_build=virtual.TOOLKIT,
             arch=virtual.ARCH,
             board=virtual.BOARD,
+            limits=virtual.LIMITS,
         )
 
     def harness(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from qualify.errors import UsageError
+import importlib.util
+
+from qualify.channel import Described
+from qualify.errors import RigError, UsageError
 from qualify.workers.devices.base import Device, StepRefused
 
-__all__ = ["Device", "StepRefused", "open_device"]
+__all__ = ["Device", "StepRefused", "describe_board", "open_device"]
 
 
 def open_device(name: str, harness: bytes | None = None) -> Device:
@@ -22,4 +25,27 @@ def open_device(name: str, harness: bytes | None = None) -> Device:
             from qualify.workers.devices.simulated import SimulatedDevice
 
             return SimulatedDevice()
-    raise UsageError(f"no device is called {name}", fix="name opencl or simulated")
+        case "cuda":
+            _check_bindings()
+            from qualify.workers.devices.cuda import CudaDevice
+
+            return CudaDevice(harness)
+    raise UsageError(f"no device is called {name}", fix="name cuda, opencl or simulated")
+
+
+def describe_board(name: str) -> Described:
+    """The board that a device of that name would open, which stays untouched. Raises RigError, UsageError.
+
+    Only a board apart from its compiler is asked; the others' compile workers describe them.
+    """
+    if name != "cuda":
+        raise UsageError(f"{name} is described by its compile worker", fix="ask that one")
+    _check_bindings()
+    from qualify.workers.devices.cuda_board import describe
+
+    return describe()
+
+
+def _check_bindings() -> None:
+    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None:
+        raise RigError("expected the module cuda.bindings, found none", fix="pip install 'qualify[cuda]'")

@@ -7,13 +7,13 @@ Checked runs wait after every launch, so that an error belongs to the step that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from cuda.bindings import driver
 
 from qualify.arena import BASE_ALIGN_BYTES
 from qualify.contract import Kernel, Memset
-from qualify.domain import Board, Limits
+from qualify.domain import Board
 from qualify.errors import RigError
 from qualify.seeds import split
 from qualify.steps import (
@@ -31,7 +31,8 @@ from qualify.steps import (
     Unwritten,
 )
 from qualify.workers.devices.base import Bound, Device, StepRefused
-from qualify.workers.devices.cuda_driver import DriverError, Function, Prepared, ask, attribute, call, load, prepare
+from qualify.workers.devices.cuda_board import board
+from qualify.workers.devices.cuda_driver import DriverError, Function, Prepared, call, load, prepare
 from qualify.workers.devices.cuda_harness import CudaHarness
 
 
@@ -53,44 +54,7 @@ class CudaDevice(Device):
 
     def board(self) -> Board:
         """Name, UUID, driver and limits as the driver gives them."""
-        name = ask(driver.cuDeviceGetName, 128, self._device)
-        version = int(ask(driver.cuDriverGetVersion))
-        uuid = bytes(ask(driver.cuDeviceGetUuid, self._device).bytes)
-        return Board(
-            name=name.split(b"\0")[0].decode(),
-            uuid=f"GPU-{uuid.hex()}",
-            driver=f"{version // 1000}.{version % 1000 // 10}",
-            addressing=self._addressing(),
-            limits=self._limits(),
-        )
-
-    def _addressing(self) -> Literal["device", "host", "hmm", "ats", "unknown"]:
-        pageable = attribute(self._device, "PAGEABLE_MEMORY_ACCESS")
-        if pageable is None:
-            return "unknown"
-        if not pageable:
-            return "device"
-        return "ats" if attribute(self._device, "PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES") else "hmm"
-
-    def _limits(self) -> Limits:
-        def get(name: str) -> int | None:
-            return attribute(self._device, name)
-
-        def three(name: str) -> tuple[int, int, int] | None:
-            x, y, z = (get(f"{name}_{axis}") for axis in "XYZ")
-            return None if x is None or y is None or z is None else (x, y, z)
-
-        return Limits(
-            block_threads=get("MAX_THREADS_PER_BLOCK"),
-            block=three("MAX_BLOCK_DIM"),
-            grid=three("MAX_GRID_DIM"),
-            shared_bytes=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-            parameter_bytes=None,
-            compute_units=get("MULTIPROCESSOR_COUNT"),
-            memory_bytes=int(ask(driver.cuDeviceTotalMem, self._device)),
-            cache_bytes=get("L2_CACHE_SIZE"),
-            source="cuDeviceGetAttribute",
-        )
+        return board(self._device)
 
     def canary(self) -> None:
         """Run the harness's own kernels and check their answer. Raises RigError."""

@@ -43,9 +43,12 @@ def call(function: Any, *arguments: Any) -> Any:
 
 
 def ask(function: Any, *arguments: Any) -> Any:
-    """As `call`, for what only the rig can get wrong. Raises RigError."""
+    """As `call`, for what only the rig can get wrong, a driver that is not here among it. Raises RigError."""
     try:
         return call(function, *arguments)
+    except RuntimeError as error:
+        fix = "install the driver, or add the folder of its libcuda.so.1 to LD_LIBRARY_PATH"
+        raise RigError(f"expected the CUDA driver to load, got: {error}", fix=fix) from error
     except DriverError as error:
         name = getattr(function, "__name__", str(function))
         raise RigError(

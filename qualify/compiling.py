@@ -1,0 +1,121 @@
+"""Compile workers of one toolkit, one a core, and what they made of each module of a run.
+
+What was made is kept by identity for the whole run, losses too: a module that is lost once is not tried again.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
+from qualify.children import Child, ChildLost, Job, Nursery
+from qualify.contract import Composed
+from qualify.errors import RigError
+from qualify.identity import content
+from qualify.objectcode import Built
+from qualify.toolkits import Toolkit
+
+COMPILE_TIMEOUT_S = 60.0
+MAX_OBJECT_BYTES = 256 << 20
+#: What a compile worker may print in its life: a kernel that prints is closed by it, a compiler's warnings are not.
+COMPILE_OUTPUT_BYTES = 256 << 20
+_REPORT = "report it: the fault is the tool's own, no kernel's"
+
+
+class Compilers:
+    """One compile worker a core, started when there is work, and what they made of each module."""
+
+    def __init__(self, nursery: Nursery, toolkit: Toolkit) -> None:
+        told = {**toolkit.variables, **toolkit.compiler}
+        job = Job("compile", toolkit.worker, toolkit.compile_bytes, COMPILE_OUTPUT_BYTES, toolkit.tools, told)
+        self._nursery, self._job, self._build = nursery, job, toolkit.build
+        self._places = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
+        self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
+        self._lock = threading.Lock()
+        self._harness_lock = threading.Lock()
+        self._harness: tuple[bytes, ...] | None = None
+        self._made: dict[str, Future[tuple[Built, bytes | None]]] = {}
+
+    def describe(self) -> Described:
+        """What a compile worker says of itself; its build with the digest that it does not know. Raises RigError."""
+        try:
+            answer, _ = self._ask(Describe(), (), 0)
+        except ChildLost as error:
+            raise RigError(f"the compile worker {error.how} before any work: {error.log}", fix=_REPORT) from error
+        if not isinstance(answer, Described):
+            raise RigError(f"expected a description, got {answer.say}", fix=_REPORT)
+        whole = "-".join(filter(None, (answer.toolkit_build, self._build)))
+        return answer.model_copy(update={"toolkit_build": whole})
+
+    def harness(self) -> tuple[bytes, ...]:
+        """The harness that measuring workers load, made once; empty where the device needs none. Raises RigError."""
+        with self._harness_lock:
+            if self._harness is None:
+                try:
+                    answer, data = self._ask(Prepare(), (), MAX_OBJECT_BYTES)
+                except ChildLost as error:
+                    raise RigError(f"the harness's compile worker {error.how}: {error.log}", fix=_REPORT) from error
+                if not isinstance(answer, Prepared):
+                    raise RigError(f"expected the harness, got {answer.say}", fix=_REPORT)
+                self._harness = data
+            return self._harness
+
+    def made(self, composed: Composed) -> tuple[Built, bytes | None]:
+        """The report and the object of a module, compiled once a run. Raises ChildLost, the second time too."""
+        with self._lock:
+            future = self._made.get(composed.identity)
+            if future is not None:
+                mine = None
+            else:
+                future = mine = self._made[composed.identity] = Future()
+        if mine is not None:
+            self._make(composed, mine)
+        return future.result()
+
+    def _make(self, composed: Composed, future: Future[tuple[Built, bytes | None]]) -> None:
+        """Compile, and keep the answer or the loss. An error of the rig's own is not kept."""
+        try:
+            future.set_result(self._compile(composed))
+        except ChildLost as error:
+            future.set_exception(error)
+        except BaseException as error:
+            with self._lock:
+                del self._made[composed.identity]
+            future.set_exception(error)
+            raise
+
+    def _compile(self, composed: Composed) -> tuple[Built, bytes | None]:
+        fragments = [composed.fragments[fragment.path] for fragment in composed.module.fragments]
+        answer, data = self._ask(Compile(module=composed.module), fragments, MAX_OBJECT_BYTES)
+        if not isinstance(answer, Compiled) or not _consistent(answer.built, data):
+            raise ChildLost("protocol", 0, "an answer that is no compiler's")
+        return answer.built, data[0] if data else None
+
+    def _ask(self, message: Request, buffers: Sequence[bytes], limit_bytes: int) -> tuple[Reply, tuple[bytes, ...]]:
+        """Ask an idle worker, or a new one; whatever goes wrong, that worker is not used again."""
+        with self._places:
+            child = self._take()
+            try:
+                answer = child.ask(message, buffers, timeout_s=COMPILE_TIMEOUT_S, limit_bytes=limit_bytes)
+            except BaseException:
+                self._nursery.end(child)
+                raise
+            self._idle.put(child)
+            return answer
+
+    def _take(self) -> Child:
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            return self._nursery.start(self._job)
+
+
+def _consistent(built: Built, data: tuple[bytes, ...]) -> bool:
+    """Whether a report fits the bytes that came with it."""
+    if built.state == "refused":
+        return not data and built.object_blake3 is None
+    return len(data) == 1 and built.object_bytes == len(data[0]) and built.object_blake3 == content(data[0])
