@@ -9,7 +9,7 @@ from qualify.arena import layout
 from qualify.gate import Bench
 from qualify.own_bits import OwnBits
 from qualify.paired import Sifted
-from qualify.paired_session import ARMS, PairedSession
+from qualify.paired_session import ARMS, LongRun, PairedSession
 from qualify.program import Pace
 from qualify.seeds import coin, permutation, split
 from qualify.steps import ArmName
@@ -20,6 +20,8 @@ from qualify.timed import Seen
 MOST_LONG_SETS = 1024
 #: How long the last run of an arm takes that is not kept: it tells how long a pass takes in a row.
 TASTE_NS = 20_000_000
+#: How often long runs are tried: on a busy machine a first look at a pass may be several times too slow.
+MOST_ABBAS = 4
 MS = 1_000_000
 
 
@@ -105,10 +107,8 @@ class Processes:
         with self._bench.session(self._subject, *ARMS) as session:
             both = PairedSession(self._subject, session, seed, pace, self._timeout_s, self._inputs)
             before = both.inputs()
-            wanted_ns = long_run_ms * MS * 5 // 4
-            rounds = {arm: _rounds(both, arm, sets, wanted_ns) for arm in ARMS}
-            arms = program.window_arms(candidate_first=False)
-            runs = [both.long_run(arm, sets, rounds[arm], 1 + place) for place, arm in enumerate(arms)]
+            rounds = {arm: _rounds(both, arm, sets, long_run_ms * MS) for arm in ARMS}
+            runs = _abba(both, sets, rounds, long_run_ms * MS)
             self._series |= timed.long_series(runs) | {"long_inputs": before + both.inputs()}
 
 
@@ -117,6 +117,20 @@ def _rounds(both: PairedSession, arm: ArmName, sets: range, wanted_ns: int) -> i
     both.long_run(arm, sets, 1, 0)
     rounds = -(-TASTE_NS // both.long_run(arm, sets, 1, 0).parent_ns)
     return -(-wanted_ns * rounds // both.long_run(arm, sets, rounds, 0).parent_ns)
+
+
+def _abba(both: PairedSession, sets: range, rounds: dict[ArmName, int], wanted_ns: int) -> list[LongRun]:
+    """Four runs of at least so long. All of them are run again, longer, if one was short, whatever else they show."""
+    runs: list[LongRun] = []
+    for attempt in range(MOST_ABBAS):
+        rounds = {arm: -(-number * 5 // 4) for arm, number in rounds.items()}
+        arms = program.window_arms(candidate_first=False)
+        runs = [both.long_run(arm, sets, rounds[arm], len(arms) * attempt + place) for place, arm in enumerate(arms)]
+        shortest = {arm: min(run.parent_ns for run, of in zip(runs, arms, strict=True) if of == arm) for arm in ARMS}
+        if min(shortest.values()) >= wanted_ns:
+            break
+        rounds = {arm: max(rounds[arm], -(-rounds[arm] * wanted_ns // shortest[arm])) for arm in ARMS}
+    return runs
 
 
 def long_sets(subject: Subject, pace: Pace) -> int:
