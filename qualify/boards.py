@@ -57,7 +57,7 @@ def find(toolkit: Toolkit, arch: str, nursery: Nursery) -> Place:
     if not toolkit.apart:
         return Place(toolkit, arch)
     try:
-        device = _described(toolkit, nursery)
+        device = describe(toolkit, nursery)
     except RigError as error:
         if arch == NATIVE:
             raise RigError(f"native is no architecture here: {error.args[0]}", fix=error.fix) from error
@@ -82,7 +82,7 @@ def _checked(toolkit: Toolkit, arch: str) -> str:
     return arch
 
 
-def _described(toolkit: Toolkit, nursery: Nursery) -> Described:
+def describe(toolkit: Toolkit, nursery: Nursery) -> Described:
     """What the driver says of the first board. Raises RigError if there is none, or its driver does not work."""
     if not toolkit.boards:
         raise RigError("no CUDA board is here", fix="run where one is")

@@ -26,6 +26,9 @@ app = typer.Typer(
     help="The gate between a faster GPU kernel and the dispatcher that selects it.",
 )
 
+tools = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Compilers: what is here, and more of them.")
+app.add_typer(tools, name="toolkits")
+
 Workspace = Annotated[
     Path | None, typer.Option("--workspace", help="Folder with pipelines.yaml; else the nearest parent that has one.")
 ]
@@ -183,6 +186,24 @@ def withdraw(
 
     withdrawal = Store(evidence_root(find_workspace(workspace))).withdraw(Path(run).name, reason, now_utc())
     print(f"{withdrawal.run} is withdrawn; `qualify check` lists the admissions that this closes")
+
+
+@tools.command("list")
+def list_toolkits() -> None:
+    """Say which toolkits are here, what each builds for and what it measures on."""
+    from qualify import provision
+
+    for line in provision.lines(provision.listed()):
+        print(line)
+
+
+@tools.command("install")
+def install_toolkit(release: Annotated[str, typer.Argument(help="A CUDA release, such as 12.8.")]) -> None:
+    """Bring a CUDA toolkit, a gigabyte at most, into a folder of its own in your cache; host gates need no more."""
+    from qualify import provision
+
+    folder, described = provision.install(release)
+    print(f"{folder} is there already" if described is None else f"{described.toolkit_build} is now in {folder}")
 
 
 def _show_runs(runs: Iterable[tuple[Path, Plan, RunVerdict]], *, as_json: bool) -> None:

@@ -83,7 +83,7 @@ def here(
 ) -> Iterator[tuple[Release, tuple[Path, ...]]]:
     """Every toolkit here, in the order in which `find` looks. Folders that hold no whole toolkit are passed over."""
     candidates = [
-        *((folder,) for folder in _children((cache or cache_folder()) / INSTALLED)),
+        *((folder,) for folder in installed(cache or cache_folder())),
         *(folders for wheels in (_wheels() if environment is None else environment) for folders in _layouts(wheels)),
         *((folder,) for folder in _children(_SYSTEM) if folder.name.startswith("cuda-")),
     ]
@@ -92,6 +92,11 @@ def here(
             yield files(*folders).release, folders
         except RigError:
             continue
+
+
+def installed(cache: Path) -> list[Path]:
+    """The folders of the toolkits that we installed below a cache."""
+    return _children(cache / INSTALLED)
 
 
 def cache_folder() -> Path:
@@ -113,7 +118,7 @@ def digest(toolkit: ToolkitFiles, cache: Path | None = None) -> str:
         for name, path in paths:
             found = path.stat()
             figures = (found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
-            seen.update(f"{name}\0{path}\0{figures}\n".encode())
+            seen.update(f"{name}\0{figures}\n".encode())
         kept = (cache or cache_folder()) / "toolkit-digests" / seen.hexdigest()
         return _kept(kept) or _keep(kept, _digest_of(paths))
     except OSError as error:

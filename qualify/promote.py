@@ -14,7 +14,7 @@ from qualify.anchors import Anchors
 from qualify.bench import Rig
 from qualify.domain import Domain
 from qualify.engine import Gates, Progress
-from qualify.errors import Exit, NothingSelected, RigError, UsageError, worst
+from qualify.errors import Exit, NothingSelected, UsageError, worst
 from qualify.evidence.promotions import attempt, contest
 from qualify.evidence.store import Store
 from qualify.finalists import Finalist, Screened, check_unmoved, choose, passed, screened
@@ -120,11 +120,9 @@ class _Promotion:
             return
         name = request.pipeline or _pipeline(runs)
         self._check_timing(pipelines, name, item, finalists)
-        with Rig.open(self.domain.toolkit) as rig:
-            if rig.domain_arch != self.domain.arch:
-                raise RigError(
-                    f"expected the domain {self.domain}, got {rig.domain_arch}", fix="promote where it was screened"
-                )
+        with Rig.open(self.domain.toolkit, self.domain.arch) as rig:
+            if rig.board is None:
+                raise rig.lacking
             check_unmoved(finalists, item, self.domain, rig.toolkit_build)
             self._measure(finalists, Task(item, _nothing(item), self.domain, rig, pipelines, "promote", name))
 

@@ -67,7 +67,8 @@ def find(name: str) -> Toolkit:
     if family == "simulated":
         return Toolkit(name, "simulated", version, compile_bytes=2 * _GIB, measure_bytes=4 * _GIB)
     major, minor = version.split(".")
-    return _cuda(name, version, cuda_toolkits.find((int(major), int(minor))))
+    release = (int(major), int(minor))
+    return cuda(release, cuda_toolkits.find(release))
 
 
 def check_version(toolkit: Toolkit, found: str) -> None:
@@ -104,9 +105,11 @@ def _pocl(name: str, version: str) -> Toolkit:
     )
 
 
-def _cuda(name: str, version: str, folders: tuple[Path, ...]) -> Toolkit:
+def cuda(release: cuda_toolkits.Release, folders: tuple[Path, ...]) -> Toolkit:
+    """The CUDA toolkit that lies in some folders. Raises RigError if they hold none."""
+    version = f"{release[0]}.{release[1]}"
     return Toolkit(
-        name,
+        f"cuda-{version}",
         "cuda",
         version,
         compile_bytes=2 * _GIB,
