@@ -84,7 +84,7 @@ def ratio(text: str) -> Fraction:
 class Document(BaseModel):
     """A frozen model with closed fields and one canonical spelling."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     def canonical(self) -> bytes:
         """The document's bytes: what is written, hashed and compared."""
