@@ -106,7 +106,7 @@ class Admission(Document):
     plain: Side | None
     reference: Reference
     dispatcher_revision: int
-    pipeline: Name
+    pipeline: Segment
     board: Board | None
     object_blake3: Hex64 | None
     outputs: tuple[PublicOutputs, ...] | None

@@ -54,7 +54,7 @@ class Plan(Document):
     judgement: int
     run: Segment
     command: Literal["screen", "promote", "prove", "calibrate"]
-    pipeline: Name
+    pipeline: Segment
     until: Name | None
     operation: Segment
     dispatcher_revision: int

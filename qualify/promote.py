@@ -215,24 +215,30 @@ class _Promotion:
 
     def _admit(self, opened: Opened, finished: Finished, before: Mapping[str, Standing]) -> None:
         """Append what won, unless another promotion was admitted to the cell meanwhile."""
-        made: dict[str, Admission] = {}
-        entries = self.store.listing()
-        for subject, verdict in winners(finished, self.gates):
-            cell = subject.cell.id
-            seen = counts(entries, self.operation, self.domain, cell, self.store.root, self.gates)
-            made[cell] = admission(opened, finished, subject, verdict, seen, self.gates)
-        if not made:
+        workspace, root = self.request.workspace, self.store.root
+        won = {subject.cell.id: (subject, verdict) for subject, verdict in winners(finished, self.gates)}
+        won = {cell: won[cell] for cell in self._in_time(won, before)}
+        if not won:
             return
-        workspace = self.request.workspace
+        entries = self.store.listing()
+        made: dict[str, Admission] = {}
+        for cell, (subject, verdict) in won.items():
+            seen = counts(entries, self.operation, self.domain, cell, root, self.gates)
+            made[cell] = admission(opened, finished, subject, verdict, seen, self.gates)
         with admissions.alone(workspace, self.operation):
-            newest = admissions.read(workspace, self.operation, self.domain)
-            for cell in [cell for cell in made if newest.get(cell, (None,))[-1] != before[cell].admission]:
-                del made[cell]
-                self.promoted.undecided = True
-                self._note(f"{cell}: another route was admitted meanwhile; promote again, against that one")
+            made = {cell: made[cell] for cell in self._in_time(made, before)}
             if made:
                 path = admissions.append(workspace, self.operation, self.domain, made)
                 self.promoted.admitted += [(each, path) for each in made.values()]
+
+    def _in_time(self, cells: Iterable[str], before: Mapping[str, Standing]) -> list[str]:
+        """The cells whose admission is the one that was there when the promotion was opened."""
+        newest = admissions.read(self.request.workspace, self.operation, self.domain)
+        late = [cell for cell in cells if newest.get(cell, (None,))[-1] != before[cell].admission]
+        for cell in late:
+            self.promoted.undecided = True
+            self._note(f"{cell}: another route was admitted meanwhile; promote again, against that one")
+        return [cell for cell in cells if cell not in late]
 
     def _note(self, text: str) -> None:
         self.promoted.notes.append(text)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from gates.contract import ContractGate
 from qualify import promote, screen
+from qualify.admission import Admission
 from qualify.engine import Progress
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, holds
 from qualify.plan import Planned
@@ -131,7 +133,13 @@ def promoted(
     pipeline: str | None = None,
     cells: Collection[str] = (),
     routes: Collection[str] = (),
+    table: Mapping[str, Gate[Any, Any]] | None = None,
 ) -> promote.Promoted:
     """Promote what passed in the named runs."""
     request = promote.Request(workspace.path, runs, frozenset(cells), frozenset(routes), pipeline)
-    return promote.promote(request, gates(script, timing), Silent())
+    return promote.promote(request, table or gates(script, timing), Silent())
+
+
+def admission(found: dict[str, Any]) -> Admission:
+    """An admission as a file has it."""
+    return Admission.model_validate_json(json.dumps(found))
