@@ -25,7 +25,7 @@ from qualify.domain import Board, Domain
 from qualify.errors import DocumentError, InputError, RigError
 from qualify.files import read_file
 from qualify.identity import identify
-from qualify.model import Document, Hex16, Hex64, Json, Name, Ratio, Segment, canonical_bytes, check_shape
+from qualify.model import Document, Hex16, Hex64, Name, Ratio, Segment, canonical_bytes, check_shape
 from qualify.subject import Subject
 
 MAX_ADMISSIONS_BYTES = 16 << 20  # What a run keeps of one input; 500 admissions have 3 MiB.
@@ -219,11 +219,10 @@ def append(workspace: Path, operation: str, domain: Domain, new: Mapping[str, Ad
     written.
     """
     path = workspace / path_of(operation, domain)
-    found: dict[str, list[Json]] = json.loads(path.read_bytes()) if path.exists() else {}
+    found = {cell: list(items) for cell, items in read(workspace, operation, domain).items()}
     for cell, admission in new.items():
-        found.setdefault(cell, []).append(admission.model_dump(mode="json"))
-    data = canonical_bytes(found)
-    parse(path_of(operation, domain), data)
+        found.setdefault(cell, []).append(admission)
+    data = canonical_bytes({cell: [each.model_dump(mode="json") for each in items] for cell, items in found.items()})
     try:
         path.parent.mkdir(exist_ok=True)
         _replace(path, data)

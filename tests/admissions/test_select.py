@@ -1,0 +1,107 @@
+"""`select` and `status`: what a dispatcher gets and what a person sees, open and closed."""
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from qualify import inventory
+from qualify.errors import Exit, UsageError
+from tests.admissions import beds
+from tests.cli.workspaces import Workspace
+
+
+def domain(workspace: Workspace) -> str:
+    return next(workspace.path.glob("cohorts/add/admissions/*.json")).stem.replace("--", "/")
+
+
+def select(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], cell: str = "large", where: str | None = None
+) -> tuple[Exit, dict[str, Any]]:
+    capsys.readouterr()
+    code = inventory.select(workspace.path, "add", cell, where or domain(workspace), beds.gates())
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return code, found
+
+
+def reword(workspace: Workspace) -> None:
+    path = workspace.path / "cohorts/add/fast.k"
+    path.write_text(path.read_text() + "// reworded\n")
+
+
+def test_a_dispatcher_gets_the_admitted_route_through_the_command(workspace: Workspace) -> None:
+    done = workspace.run("select", "add", "large", "--domain", domain(workspace))
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["route"], found["kind"], found["closed"], found["bound"]) == ("fast", "measured", [], "1.250000")
+    assert [each["path"] for each in found["fragments"]] == ["common/opencl.h", "add/fast.k"]
+    assert found["launches"][0]["grid"] == [16, 1, 1]
+    assert found["trust"] == "cooperative"
+
+
+def test_no_time_is_shown_of_what_is_proven(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = select(workspace, capsys, "tiny")
+    assert (code, found["route"], found["kind"], found["bound"]) == (Exit.DONE, "fast", "proven", None)
+
+
+def test_plain_serves_where_nothing_is_admitted(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = select(workspace, capsys, where="pocl-3.0/elsewhere")
+    assert (code, found["route"], found["kind"], found["closed"]) == (Exit.DONE, "plain", "plain", [])
+    assert "bound" not in found
+
+
+def test_plain_serves_where_the_admission_is_closed_and_the_exit_code_is_loud(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reword(workspace)
+    code, found = select(workspace, capsys)
+    assert (code, found["route"]) == (Exit.REJECTED, "plain")
+    assert found["closed"][0].startswith("cohorts/add/fast.k moved")
+    assert [each["path"] for each in found["fragments"]] == ["common/opencl.h", "add/plain.k"]
+    shutil.rmtree(workspace.path / "evidence")
+    code, found = select(workspace, capsys)
+    assert (code, found["route"]) == (Exit.EVIDENCE, "plain")
+
+
+@pytest.mark.parametrize(
+    ("operation", "cell", "where", "says"),
+    [("mul", "large", "", "an operation"), ("add", "huge", "", "a cell of add"), ("add", "large", "x", "a domain")],
+)
+def test_what_is_not_there_is_refused(workspace: Workspace, operation: str, cell: str, where: str, says: str) -> None:
+    with pytest.raises(UsageError, match=f"expected {says}"):
+        inventory.select(workspace.path, operation, cell, where or domain(workspace), beds.gates())
+
+
+def status(workspace: Workspace, capsys: pytest.CaptureFixture[str], later: timedelta) -> list[list[str]]:
+    """The table's rows."""
+    capsys.readouterr()
+    assert inventory.status(workspace.path, None, beds.gates(), datetime.now(UTC) + later) is Exit.DONE
+    lines = capsys.readouterr().out.splitlines()
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+
+
+def test_status_shows_every_cell_in_every_domain(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace.replace("pipelines.yaml", "native}\n", "native}\n  - {toolkit: cuda-13.2, arch: sm_90}\n")
+    where = domain(workspace)
+    rows = status(workspace, capsys, timedelta(days=3))
+    assert rows == [
+        ["add", "large", where, "fast", "measured, at least 1.250000 x", "3 d", ""],
+        ["add", "ragged", where, "fast", "measured, at least 1.250000 x", "3 d", ""],
+        ["add", "tiny", where, "fast", "proven", "3 d", ""],
+        *(["add", cell, "cuda-13.2/sm_90", "plain", "none", "", ""] for cell in ("large", "ragged", "tiny")),
+    ]
+
+
+def test_status_says_what_closed_an_admission(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    reword(workspace)
+    first = status(workspace, capsys, timedelta(hours=2))[0]
+    assert first[3:6] == ["plain", "closed", "2 h"]
+    assert first[6].startswith("cohorts/add/fast.k moved")
+
+
+def test_status_through_the_command_without_admissions(screened: Workspace) -> None:
+    done = screened.run("status")
+    assert done.code == 0, done.err
+    assert "pocl-3.0/native" in done.out
