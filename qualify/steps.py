@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from qualify.contract import Launch
+from qualify.contract import Kernel, Launch
 from qualify.domain import Board
 from qualify.model import Document, Hex16, Hex64, Json, Name
 
@@ -191,12 +191,16 @@ class Read(Document):
 
 
 class Query(Document):
-    """Ask for the device, for a loaded kernel, or (simulated only) for the trace of device operations."""
+    """Ask for the device, for a loaded kernel, or (simulated only) for the trace of device operations.
+
+    With a `launch` of the kernel, the answer says what of it can be resident too, as far as the device tells.
+    """
 
     do: Literal["query"] = "query"
     what: Literal["device", "kernel", "trace"]
     arm: ArmName | None = None
     symbol: str | None = None
+    launch: Kernel | None = None
 
 
 Step = Annotated[

@@ -199,7 +199,9 @@ class Device(ABC):
             return self._trace()
         if step.arm is None or step.symbol not in self._loaded.get(step.arm, ()):
             raise StepRefused(f"no kernel {step.symbol} is loaded as {step.arm}")
-        return self._kernel(step.arm, step.symbol)
+        if step.launch is not None and step.launch.symbol != step.symbol:
+            raise StepRefused(f"a launch of {step.launch.symbol} asks nothing of {step.symbol}")
+        return self._kernel(step.arm, step.symbol, step.launch)
 
     @abstractmethod
     def close(self) -> None:
@@ -247,7 +249,7 @@ class Device(ABC):
     def _read(self, place: Placement) -> bytes: ...
 
     @abstractmethod
-    def _kernel(self, arm: ArmName, symbol: str) -> Answer: ...
+    def _kernel(self, arm: ArmName, symbol: str, launch: Kernel | None) -> Answer: ...
 
     def _trace(self) -> Answer:
         raise StepRefused("this device keeps no trace")

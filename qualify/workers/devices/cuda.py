@@ -15,6 +15,7 @@ from qualify.arena import BASE_ALIGN_BYTES
 from qualify.contract import Kernel, Memset
 from qualify.domain import Board
 from qualify.errors import RigError
+from qualify.model import Json
 from qualify.seeds import split
 from qualify.steps import (
     Answer,
@@ -34,6 +35,7 @@ from qualify.workers.devices.base import Bound, Device, StepRefused
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_driver import DriverError, Function, Prepared, call, load, prepare
 from qualify.workers.devices.cuda_harness import CudaHarness
+from qualify.workers.devices.cuda_residency import resident
 
 
 class CudaDevice(Device):
@@ -228,8 +230,8 @@ class CudaDevice(Device):
     def _address(self, place: Placement) -> int:
         return self._base + place.offset_bytes
 
-    def _kernel(self, arm: ArmName, symbol: str) -> Answer:
-        handle = self._functions[arm][symbol].handle
+    def _kernel(self, arm: ArmName, symbol: str, launch: Kernel | None) -> Answer:
+        function = self._functions[arm][symbol]
         wanted = driver.CUfunction_attribute
         facts = {
             "registers_per_thread": wanted.CU_FUNC_ATTRIBUTE_NUM_REGS,
@@ -238,4 +240,7 @@ class CudaDevice(Device):
             "block_threads": wanted.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
             "constant_bytes": wanted.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
         }
-        return Answer(facts={name: int(call(driver.cuFuncGetAttribute, key, handle)) for name, key in facts.items()})
+        told: dict[str, Json] = {
+            name: int(call(driver.cuFuncGetAttribute, key, function.handle)) for name, key in facts.items()
+        }
+        return Answer(facts=told | ({} if launch is None else resident(function, launch, self._stream)))

@@ -137,7 +137,7 @@ class OpenclDevice(Device):
     def _read(self, place: Placement) -> bytes:
         return self._at(place).tobytes()
 
-    def _kernel(self, arm: ArmName, symbol: str) -> Answer:
+    def _kernel(self, arm: ArmName, symbol: str, launch: Kernel | None) -> Answer:
         """The kernel's work-group limit and its local and private bytes, as PoCL reports them."""
         kernel, device, ask = self._kernels[arm, symbol], self._pocl.device, cl.kernel_work_group_info
         facts = {

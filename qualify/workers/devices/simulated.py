@@ -145,8 +145,8 @@ class SimulatedDevice(Device):
         self._trace_of(f"read {place.buffer}")
         return self._at(place).tobytes()
 
-    def _kernel(self, arm: ArmName, symbol: str) -> Answer:
-        """The script's own figures, under the names that OpenCL devices use."""
+    def _kernel(self, arm: ArmName, symbol: str, launch: Kernel | None) -> Answer:
+        """The script's own figures, under the names that OpenCL devices use; of residency it knows nothing."""
         entry = self._entries[arm, symbol]
         names = ("block_threads", "shared_bytes", "private_bytes")
         return Answer(facts={name: getattr(entry, name) for name in names})
