@@ -230,6 +230,7 @@ def started(launched: Launch) -> Run:
         (segment((0,), (8,)), "no buffer y.8"),
         (segment((0,), ()), "no whole units"),
         (Query(what="kernel", arm="candidate", symbol="subtract"), "no kernel subtract"),
+        (Query(what="kernel", arm="candidate", symbol="add", launch=launch("copy")), "asks nothing of add"),
         (arena(layout(TAKEN, 1)), "the session's one arena is there already"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else value.do,
