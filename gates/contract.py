@@ -13,11 +13,13 @@ from qualify.model import MAX_INTEGER, Name, ratio
 from qualify.subject import Subject
 from qualify.verdict import Check
 
-#: Runtimes that launch clusters, cooperative grids and dynamic shared memory.
+#: Runtimes that launch clusters and cooperative grids, and let a launch prefer shared memory.
 LAUNCH_EXTRAS = frozenset({"cuda"})
 #: What every device has: parameters and one allocation of the OpenCL profiles. Below, an unknown limit does not matter.
 SURE_PARAMETER_BYTES = 256
 SURE_MEMORY_BYTES = 128 << 20
+#: CUDA boards from sm_75 on have 2 GiB and more, so that a target's host gates can judge most cells without its board.
+SURE_CUDA_MEMORY_BYTES = 1 << 30
 POINTER_BYTES = 8
 
 CHECKS = frozenset(
@@ -107,8 +109,9 @@ def _launches(subject: Subject) -> Iterator[Check]:
     yield _within("block", [*_too_large(kernels, "block", subject.limits.block, True), *_too_many_threads(subject)])
     yield _within("shared", list(_shared(subject)))
     has = subject.domain.runtime in LAUNCH_EXTRAS
-    extras = [k.symbol for k in kernels if k.cluster is not None or k.cooperative]
-    yield _none_of("extras", [] if has else extras, "no cluster and no cooperative grid where the runtime has none")
+    extras = [k.symbol for k in kernels if k.cluster is not None or k.cooperative or k.carve_out_percent is not None]
+    want = "no cluster, no cooperative grid and no carve-out where the runtime has none"
+    yield _none_of("extras", [] if has else extras, want)
 
 
 def _unknown_names(subject: Subject) -> Iterator[str]:
@@ -171,7 +174,8 @@ def _sizes(subject: Subject, facts: ContractFacts) -> Iterator[Check]:
     least = sum(a.elements * facts.element_bits.get(a.dtype, 0) // 8 for a in subject.arguments if a.is_buffer)
     if facts.arena_bytes is not None and facts.arena_bytes < min(max(least, 1), MAX_INTEGER):
         raise ValueError(f"an arena of {facts.arena_bytes} bytes for buffers of {least}")
-    yield _limited("memory", facts.arena_bytes, subject.limits.memory_bytes, SURE_MEMORY_BYTES)
+    sure = SURE_CUDA_MEMORY_BYTES if subject.domain.runtime == "cuda" else SURE_MEMORY_BYTES
+    yield _limited("memory", facts.arena_bytes, subject.limits.memory_bytes, sure)
 
 
 def _limited(name: str, got: int | None, limit: int | None, sure: int) -> Check:
@@ -204,7 +208,7 @@ FIXES = {
     "grid": "make the grid expression positive and within the limit for this cell",
     "block": "use fewer threads a block, and a positive number in each dimension",
     "shared": "ask for less shared memory, or declare it in the kernel on OpenCL",
-    "extras": "launch without cluster and cooperative on this runtime",
+    "extras": "launch without cluster, cooperative and carve_out on this runtime",
     "parameters": "pass fewer or smaller parameters, or a pointer to a buffer of them",
     "memory": "shrink the scratch expression or the cell to what the device holds",
 }

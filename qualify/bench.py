@@ -22,7 +22,7 @@ from qualify.channel import Described, Evaluate, Evaluated, Reply, Wrong
 from qualify.children import Child, ChildLost, Job, Nursery
 from qualify.compiling import COMPILE_OUTPUT_BYTES, Compilers
 from qualify.contract import Arm, Composed, ReferenceSource, Variant
-from qualify.domain import Board, Limits
+from qualify.domain import Board, Domain, Limits
 from qualify.errors import RigError
 from qualify.gate import Facts, Loss, Measurement, Outputs, SeriesRef, WorkerLost
 from qualify.model import Json, canonical_bytes
@@ -47,6 +47,7 @@ class Rig:
 
     def __init__(self, place: Place, described: Described, nursery: Nursery, compilers: Compilers) -> None:
         """Use `open`. Raises RigError for an architecture that is not here."""
+        self.domain = Domain(toolkit=place.toolkit.name, arch=described.arch)
         self.domain_arch: str = described.arch
         self.toolkit_build: str = described.toolkit_build
         self.board: Board | None = place.board(described)
@@ -263,7 +264,10 @@ class GateBench:
         built, data = self._made(arm)
         if data is None or built.object_blake3 is None:
             raise self._rig.count(WorkerLost(Loss(how="refused", step="compile", arm=name, log=built.log[-LOG_CHARS:])))
-        return Load(arm=name, object_blake3=built.object_blake3, symbols=arm.symbols), data
+        entries = {symbol: built.entry(symbol) for symbol in arm.symbols}
+        linkage = {symbol: entry.linkage_name for symbol, entry in entries.items() if entry and entry.linkage_name}
+        step = Load(arm=name, object_blake3=built.object_blake3, symbols=arm.symbols, linkage_names=linkage)
+        return step, data
 
 
 def _arm(subject: Subject, name: ArmName) -> Arm:

@@ -76,7 +76,11 @@ class Argument(Document):
 
 
 class Kernel(Document):
-    """One kernel launch: grid in blocks, block in threads, dynamic shared memory in bytes."""
+    """One kernel launch: grid in blocks, block in threads, dynamic shared memory in bytes.
+
+    `cluster` is in blocks. `carve_out_percent` is the part of a multiprocessor's memory that the launch prefers as
+    shared memory; None leaves it to the driver.
+    """
 
     symbol: Symbol
     grid: tuple[int, int, int]
@@ -84,6 +88,7 @@ class Kernel(Document):
     cluster: tuple[int, int, int] | None = None
     shared_bytes: int = 0
     cooperative: bool = False
+    carve_out_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     arguments: tuple[Name, ...] | None = None
 
     @property

@@ -19,12 +19,16 @@ ArmName = Literal["candidate", "incumbent"]
 
 
 class Load(Document):
-    """Load object code, the next raw buffer of the message, as `arm`."""
+    """Load object code, the next raw buffer of the message, as `arm`.
+
+    `symbols` are the contract's; `linkage_names` gives those that the object spells otherwise.
+    """
 
     do: Literal["load"] = "load"
     arm: ArmName
     object_blake3: Hex64
     symbols: tuple[str, ...]
+    linkage_names: dict[str, str] = {}
 
 
 class Placement(Document):

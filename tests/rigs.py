@@ -1,11 +1,13 @@
-"""A small contract for tests of the rig: y = a + b over `n` float32, with sources for both runtimes."""
+"""A small contract for tests of the rig: y = a + b over `n` float32, with sources for every runtime."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
 
-from qualify import arena, fill
+import pytest
+
+from qualify import arena, cuda_toolkits, fill
 from qualify.bench import Rig
 from qualify.contract import (
     Argument,
@@ -14,18 +16,22 @@ from qualify.contract import (
     Composed,
     FragmentRef,
     Kernel,
+    Launch,
     Module,
     Numeric,
     ReferenceSource,
     Timing,
 )
-from qualify.domain import Domain, Runtime
 from qualify.identity import content, identify
 from qualify.steps import Arena, ArmName, Fill, Read, Run, Slot, Step, Zones
 from qualify.subject import Subject
 
 N = 1000
 TOOLKITS = ("simulated-1.0", "pocl-3.0")
+#: The first CUDA toolkit here: what the environment brings, or what was installed.
+CUDA = next((f"cuda-{major}.{minor}" for (major, minor), _ in cuda_toolkits.here()), "cuda-13.2")
+#: Every device that is here.
+DEVICES = (*TOOLKITS, pytest.param(CUDA, marks=pytest.mark.gpu))
 ARGUMENTS = (
     Argument(name="y", kind="output", dtype="float32", shape=(N,), align=16),
     Argument(name="a", kind="input", dtype="float32", shape=(N,), align=16),
@@ -38,6 +44,10 @@ HONEST = {
     "simulated": b'{"entries": {"add": {"does": "add"}}}',
     "opencl": b"""__kernel void add(__global float *y, __global const float *a, __global const float *b, int n) {
     int i = get_global_id(0);
+    if (i < n) y[i] = a[i] + b[i];
+}""",
+    "cuda": b"""extern "C" __global__ void add(float *y, const float *a, const float *b, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = a[i] + b[i];
 }""",
 }
@@ -55,16 +65,16 @@ def composed(
     paths: tuple[str, ...] = ("op/k.h",),
     options: tuple[str, ...] = (),
     defines: dict[str, str] | None = None,
+    launches: tuple[Launch, ...] = LAUNCHES,
 ) -> Composed:
     """A module of the contract made of these fragments."""
-    frontend: Runtime = "simulated" if rig.domain_arch == "virtual" else "opencl"
     module = Module(
-        frontend=frontend,
-        runtime=frontend,
+        frontend=rig.domain.runtime,
+        runtime=rig.domain.runtime,
         fragments=tuple(FragmentRef(path=path, blake3=content(text)) for path, text in zip(paths, texts, strict=True)),
         options=options,
         defines=defines or {},
-        launches=LAUNCHES,
+        launches=launches,
         arguments=ARGUMENTS,
         target=rig.domain_arch,
         toolkit_build=rig.toolkit_build,
@@ -85,15 +95,14 @@ class Trial:
         self.modules[module.identity] = module
         source = ReferenceSource(path="op/reference.py", code=self.reference, function="add")
         self.rig.supply(self.modules, source, bytes(32))
-        return Arm(route=route, identity=module.identity, launches=LAUNCHES)
+        return Arm(route=route, identity=module.identity, launches=module.module.launches)
 
     def subject(self, candidate: bytes, incumbent: bytes | None = None) -> Subject:
         """A subject of two one-fragment modules; without an incumbent's text it is the honest one."""
-        domain = Domain(toolkit="simulated-1.0" if self.rig.domain_arch == "virtual" else "pocl-3.0", arch="x")
-        honest = HONEST[domain.runtime]
+        honest = HONEST[self.rig.domain.runtime]
         return Subject(
             operation="op",
-            domain=domain,
+            domain=self.rig.domain,
             cell=Cell(id="c", integers={"n": N}, names={"dtype": "float32"}),
             arguments=ARGUMENTS,
             variants=("ordinary",),

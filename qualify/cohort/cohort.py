@@ -195,6 +195,8 @@ def _formulas(row: RouteRow, at: Field) -> Iterator[tuple[Field, str]]:
                 for axis, text in enumerate(getattr(launch, name) or ()):
                     yield (*at, "launches", index, name, axis), text
             yield (*at, "launches", index, "shared"), launch.shared
+            if launch.carve_out is not None:
+                yield (*at, "launches", index, "carve_out"), launch.carve_out
 
 
 def _check_launched(route: Route, row: RouteRow, cohort: CohortRow) -> None:

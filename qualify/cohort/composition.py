@@ -173,8 +173,18 @@ class _Composer:
             cluster=None if row.cluster is None else self._extent((*field, "cluster"), row.cluster),
             shared_bytes=self.scope.integer((*field, "shared"), row.shared, least=0),
             cooperative=row.cooperative,
+            carve_out_percent=self._percent((*field, "carve_out"), row.carve_out),
             arguments=row.arguments,
         )
+
+    def _percent(self, field: Field, formula: str | None) -> int | None:
+        if formula is None:
+            return None
+        value = self.scope.integer(field, formula, least=0)
+        if value > 100:
+            got = f"{value} for cell {self.scope.cell.id}"
+            raise self._error(field, expected="at most 100", got=got, fix="name a part of the shared memory in percent")
+        return value
 
     def _extent(self, field: Field, formulas: tuple[str, ...]) -> tuple[int, int, int]:
         """Three sizes of at least 1: a runtime may take a 0 silently and launch nothing."""

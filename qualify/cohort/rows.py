@@ -31,7 +31,7 @@ class ArgumentRow(Document):
 
 
 class KernelRow(Document):
-    """One kernel launch: grid in blocks, block in threads, shared in bytes."""
+    """One kernel launch: grid and cluster in blocks, block in threads, shared in bytes, carve_out in percent."""
 
     symbol: Symbol
     grid: Extent
@@ -39,6 +39,7 @@ class KernelRow(Document):
     cluster: Extent | None = None
     shared: Formula = "0"
     cooperative: bool = False
+    carve_out: Formula | None = None
     arguments: tuple[Name, ...] | None = None
 
 

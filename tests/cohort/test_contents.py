@@ -81,7 +81,7 @@ def test_scratch_in_bytes_and_exact_scalars(tmp_path: Path) -> None:
         ("plain.k]", "\"plain.k}\"]", "placeholders {cols}", "correct the name"),
         ("{memset: y}", "{memset: x}", "one of y", "name one of these"),
         ("block: [64]", "block: [64], arguments: [z]", "one of y, x, rows", "name one of these"),
-        ("block: [64]", "blok: [64]", "one of arguments, block, byte, cluster", "write block"),
+        ("block: [64]", "blok: [64]", "one of arguments, block, byte, carve_out, cluster", "write block"),
         ("block: [64]", "block: []", "at least 1", "add what is missing"),
         ("operation: scale", "operation: scales", "the folder's name, scale", "write operation: scale"),
         ("plain: plain\n", "plain: none\n", "a route (plain, fast)", "name the fallback route"),

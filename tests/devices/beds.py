@@ -1,4 +1,4 @@
-"""A test bed for the contract of devices: one worker with every kernel that the tests plant, on either runtime."""
+"""A test bed for the contract of devices: one worker with every kernel that the tests plant, on any runtime."""
 
 from __future__ import annotations
 
@@ -39,12 +39,32 @@ __kernel void shared({HEAD}, __local uint *l) {{
 }}
 __kernel void address({HEAD}) {{ if (get_global_id(0) == 0) *(__global ulong *)y = (ulong)y; }}
 """.encode()
+CUDA_HEAD = "float *y, const float *a, const float *b, int n"
+CUDA = f"""
+#define I ((int)(blockIdx.x * blockDim.x + threadIdx.x))
+#define KERNEL(name) extern "C" __global__ void name({CUDA_HEAD})
+KERNEL(add) {{ if (I < n) y[I] = a[I] + b[I]; }}
+KERNEL(tail) {{ if (I < n - n % 7) y[I] = a[I] + b[I]; }}
+KERNEL(beyond) {{ if (I <= n) y[I] = 1.0f; }}
+KERNEL(before) {{ if (I == 0) ((unsigned char *)y)[-(long long)n] ^= 1; }}
+KERNEL(shared) {{
+    extern __shared__ unsigned int l[];
+    if (blockIdx.x == 0) ((unsigned int *)y)[threadIdx.x] = l[threadIdx.x];
+}}
+KERNEL(address) {{
+    unsigned long long where = (unsigned long long)y;
+    if (I < 8) ((unsigned char *)y)[I] = (unsigned char)(where >> 8 * I);
+}}
+""".encode()
 SCRIPT = b"""{"entries": {
     "add": {"does": "add"},
     "tail": {"does": "tail", "group": 7},
     "beyond": {"does": "beyond"},
     "shared": {"does": "reads_shared"}
 }}"""
+
+
+SOURCES = {"simulated": SCRIPT, "opencl": OPENCL, "cuda": CUDA}
 
 
 def launch(symbol: str, *, shared_bytes: int = 0) -> Kernel:
@@ -57,7 +77,12 @@ def run(symbol: str, number: int = 0, *, shared_bytes: int = 0) -> Run:
 
 
 def segment(
-    lead_in: Sequence[int], timed: Sequence[int], *, passes: int = 1, launches: tuple[Launch, ...] = (launch("add"),)
+    lead_in: Sequence[int],
+    timed: Sequence[int],
+    *,
+    passes: int = 1,
+    launches: tuple[Launch, ...] = (launch("add"),),
+    flush_bytes: int = 1 << 20,
 ) -> Segment:
     return Segment(
         arm="candidate",
@@ -69,7 +94,7 @@ def segment(
         poisoned=(("y", "float32"),),
         digested=("y",),
         seed="5" * 16,
-        flush_bytes=1 << 20,
+        flush_bytes=flush_bytes,
     )
 
 
@@ -107,7 +132,7 @@ def arena(made: Layout) -> Arena:
 
 def make_object(rig: Rig) -> bytes:
     """The planted kernels as the rig's compile worker makes them."""
-    module = composed(rig, SCRIPT if rig.domain_arch == "virtual" else OPENCL)
+    module = composed(rig, SOURCES[rig.domain.runtime])
     rig.supply({module.identity: module}, ReferenceSource(path="none.py", code=b"", function="none"), bytes(32))
     report, data = rig.made(module.identity)
     assert data is not None, report.log

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from qualify.bench import Rig
-from tests.rigs import TOOLKITS
+from tests.rigs import DEVICES
 
 
-@pytest.fixture(scope="session", params=TOOLKITS)
+@pytest.fixture(scope="session", params=DEVICES)
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     with Rig.open(request.param) as opened:
         yield opened

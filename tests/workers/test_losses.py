@@ -54,7 +54,7 @@ def test_a_kernel_loses_its_own_worker_and_no_other(fault: str, trial: Trial) ->
 
 def test_an_incumbents_loss_is_not_the_candidates(trial: Trial) -> None:
     simulated, opencl, _ = FAULTS["crashes"]
-    subject = trial.subject(text(trial, *HONEST.values()), text(trial, simulated, opencl))
+    subject = trial.subject(HONEST[trial.rig.domain.runtime], text(trial, simulated, opencl))
     with pytest.raises(WorkerLost) as caught:
         trial.run(subject, "incumbent")
     assert (caught.value.loss.step, caught.value.loss.arm) == (LAUNCH, "incumbent")
@@ -62,7 +62,7 @@ def test_an_incumbents_loss_is_not_the_candidates(trial: Trial) -> None:
 
 
 def test_an_arena_beyond_the_board_is_refused_and_nobodys_fault(trial: Trial) -> None:
-    subject = trial.subject(text(trial, *HONEST.values()))
+    subject = trial.subject(HONEST[trial.rig.domain.runtime])
     whole = Arena(size_bytes=1 << 40, placements=(), zone_seed=SEED)
     with trial.rig.bench(subject, {}).session(subject, "candidate") as session, pytest.raises(WorkerLost) as caught:
         session.run([whole], 20.0)

@@ -7,7 +7,7 @@ is a `StepRefused` with the reason; what only the rig can cause is a `RigError`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from blake3 import blake3
 
@@ -89,7 +89,7 @@ class Device(ABC):
             raise StepRefused(f"{len(code)} bytes that are not object {step.object_blake3}")
         if step.arm in self._loaded:
             raise StepRefused(f"{step.arm} is loaded already")
-        self._load(step.arm, code, step.symbols)
+        self._load(step.arm, code, {symbol: step.linkage_names.get(symbol, symbol) for symbol in step.symbols})
         self._loaded[step.arm] = step.symbols
 
     def arena(self, step: Arena) -> None:
@@ -210,7 +210,8 @@ class Device(ABC):
     # What a device does ----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _load(self, arm: ArmName, code: bytes, symbols: Sequence[str]) -> None: ...
+    def _load(self, arm: ArmName, code: bytes, symbols: Mapping[str, str]) -> None:
+        """`symbols` gives each kernel's name in the object."""
 
     @abstractmethod
     def _arena(self, size_bytes: int, zone_seed: str) -> None: ...

@@ -6,7 +6,8 @@ Checked runs wait after every launch, so that an error belongs to the step that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cuda.bindings import driver
@@ -16,22 +17,22 @@ from qualify.contract import Kernel, Memset
 from qualify.domain import Board
 from qualify.errors import RigError
 from qualify.model import Json
-from qualify.seeds import split
 from qualify.steps import (
     Answer,
     ArmName,
     Damage,
     Equal,
     Placement,
-    Poison,
     Recipe,
     Run,
     Segment,
     Slot,
+    Spans,
+    Stage,
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Bound, Device, StepRefused
+from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_driver import DriverError, Function, Prepared, call, load, prepare
 from qualify.workers.devices.cuda_harness import CudaHarness
@@ -50,7 +51,9 @@ class CudaDevice(Device):
         self._functions: dict[str, dict[str, Function]] = {}
         self._modules: list[Any] = []
         self._graphs: list[tuple[Any, ...]] = []
-        self._base = 0
+        self._memory = self._base = 0
+        self._outside: tuple[tuple[int, int], ...] = ()
+        self._held: tuple[Callable[[], None], int] | None = None
 
     # The board -------------------------------------------------------------------------------------------------------
 
@@ -68,18 +71,22 @@ class CudaDevice(Device):
 
     # Steps -----------------------------------------------------------------------------------------------------------
 
-    def _load(self, arm: ArmName, code: bytes, symbols: Sequence[str]) -> None:
+    def _load(self, arm: ArmName, code: bytes, symbols: Mapping[str, str]) -> None:
         module, self._functions[arm] = load(code, symbols)
         self._modules.append(module)
 
     def _arena(self, size_bytes: int, zone_seed: str) -> None:
-        whole = -(-size_bytes // 8) * 8
+        """One allocation; the zone pattern also covers what alignment leaves of it before and behind the arena."""
+        whole = -(-size_bytes // 8) * 8 + BASE_ALIGN_BYTES
         try:
-            memory = int(call(driver.cuMemAlloc, whole + BASE_ALIGN_BYTES))
+            self._memory = int(call(driver.cuMemAlloc, whole))
         except DriverError as error:
-            raise StepRefused(f"no arena of {size_bytes} bytes: {error}") from error
-        self._base = -(-memory // BASE_ALIGN_BYTES) * BASE_ALIGN_BYTES
-        self._harness.zones(self._base, whole, zone_seed)
+            raise StepRefused(f"arena of {size_bytes} bytes: {error}") from error
+        self._base = (self._memory // BASE_ALIGN_BYTES + 1) * BASE_ALIGN_BYTES
+        before = self._base - self._memory
+        inside = ((start + before, end + before) for start, end in self._gaps)
+        self._outside = ((0, before), *inside, (before + size_bytes, whole))
+        self._harness.zones(self._memory, whole, zone_seed)
         self._harness.wait()
 
     def _fill(self, place: Placement, recipe: Recipe) -> None:
@@ -96,7 +103,8 @@ class CudaDevice(Device):
                 self._enqueue_launch(step.arm, launch, step.slots, step.set)
                 self._harness.wait()
             except DriverError as error:
-                raise StepRefused(f"{error}") from error
+                what = launch.symbol if isinstance(launch, Kernel) else f"memset of {launch.memset}"
+                raise StepRefused(f"{what}: {error}") from error
 
     def _enqueue_launch(self, arm: ArmName, launch: Kernel | Memset, slots: Sequence[Slot], number: int) -> None:
         if isinstance(launch, Memset):
@@ -117,28 +125,74 @@ class CudaDevice(Device):
 
     def _segment(self, step: Segment) -> Stamps:
         try:
-            self._before(step)
             lead_in = self._unit_calls(step, step.lead_in)
             timed = self._unit_calls(step, step.timed)
+            self._before(step)  # Last, so that the host has little left to do while the board reads neutral memory.
             start, ends, host_bound = self._clocked(lead_in, timed)
         except DriverError as error:
             raise StepRefused(f"{error}") from error
         sets = (*step.lead_in, *step.timed)
         places = tuple(self._place(f"{argument}.{number}") for number in sets for argument in step.digested)
-        digests, width = self._digest(places), len(step.digested)
-        rows = tuple(digests[at : at + width] for at in range(0, len(digests), width)) if width else ()
-        return Stamps(start_ns=start, unit_end_ns=ends, digests=rows, damage=self._zones(), host_bound=host_bound)
+        digests = rows(self._digest(places), len(sets))
+        return Stamps(start_ns=start, unit_end_ns=ends, digests=digests, damage=self._zones(), host_bound=host_bound)
 
     def _before(self, step: Segment) -> None:
-        """R10.3 steps 1 to 4: poison, scrub, reset persisting lines, read neutral memory."""
+        """R10.3 steps 1 to 4: poison, scrub, reset persisting lines, read neutral memory or, hot, the timed sets."""
         for argument, dtype in step.poisoned:
             for number in (*step.lead_in, *step.timed):
-                recipe = Poison(dtype=dtype, seed=split(step.seed, argument, number))
                 place = self._place(f"{argument}.{number}")
-                self._harness.fill(self._address(place), place, recipe)
+                self._harness.fill(self._address(place), place, poison_of(step, argument, dtype, number))
         self._harness.scrub(step.seed)
         driver.cuCtxResetPersistingL2Cache()
-        self._harness.flush(step.flush_bytes)
+        if step.flush_bytes:
+            self._harness.flush(step.flush_bytes)
+            return
+        for number in step.timed:
+            for slot in step.slots:
+                if slot.buffer is not None:
+                    place = self._place(f"{slot.buffer}.{number}")
+                    self._harness.touch(self._address(place), place.size_bytes)
+
+    def _stage(self, step: Stage) -> None:
+        """One graph of a pass over each set; Go replays it, so that the host does not set the pace of short kernels."""
+        try:
+            self._held = self._graph(step, step.sets), step.rounds
+        except DriverError as error:
+            raise StepRefused(f"{error}") from error
+
+    def _go(self) -> Spans:
+        held, self._held = self._held, None
+        if held is None:
+            raise StepRefused("nothing is staged")
+        replay, rounds = held
+        try:
+            ((_, end_ns),) = self._spans([lambda: [replay() for _ in range(rounds)]])
+        except DriverError as error:
+            raise StepRefused(f"{error}") from error
+        self._forget_graphs()
+        return Spans(start_ns=(0,), end_ns=(end_ns,))
+
+    def _copy(self, size_bytes: int, times: int) -> Sequence[tuple[int, int]]:
+        try:
+            self._harness.copy(size_bytes)  # The first one pays for memory.
+            self._harness.wait()
+            return self._spans([lambda: self._harness.copy(size_bytes)] * times)
+        except DriverError as error:
+            fix = "leave the board to this run alone"
+            raise RigError(f"expected {size_bytes} bytes to be copied, got {error}", fix=fix) from error
+
+    def _spans(self, works: Sequence[Callable[[], object]]) -> list[tuple[int, int]]:
+        """When each work started and ended, in nanoseconds of the device's clock after the first one's start."""
+        events = [call(driver.cuEventCreate, 0) for _ in range(len(works) + 1)]
+        call(driver.cuEventRecord, events[0], self._stream)
+        for work, event in zip(works, events[1:], strict=True):
+            work()
+            call(driver.cuEventRecord, event, self._stream)
+        self._harness.wait()
+        at = [0, *(_elapsed_ns(events[0], event) for event in events[1:])]
+        for event in events:
+            driver.cuEventDestroy(event)
+        return list(itertools.pairwise(at))
 
     def _unit_calls(self, step: Segment, sets: Sequence[int]) -> list[Callable[[], None]]:
         """What enqueues each unit: its prepared launches in a row, or one graph of `passes` passes."""
@@ -147,7 +201,7 @@ class CudaDevice(Device):
             return [self._row(step, unit) for unit in units]
         return [self._graph(step, unit) for unit in units]
 
-    def _row(self, step: Segment, sets: Sequence[int]) -> Callable[[], None]:
+    def _row(self, step: Segment | Stage, sets: Sequence[int]) -> Callable[[], None]:
         prepared = [self._ready(step, launch, number) for number in sets for launch in step.launches]
 
         def enqueue() -> None:
@@ -156,7 +210,7 @@ class CudaDevice(Device):
 
         return enqueue
 
-    def _ready(self, step: Segment, launch: Kernel | Memset, number: int) -> Callable[[], None]:
+    def _ready(self, step: Segment | Stage, launch: Kernel | Memset, number: int) -> Callable[[], None]:
         if isinstance(launch, Kernel):
             return self._prepared(step.arm, launch, step.slots, number).enqueue
         place = self._memset_place(launch, step.slots, number)
@@ -167,13 +221,16 @@ class CudaDevice(Device):
 
         return memset
 
-    def _graph(self, step: Segment, sets: Sequence[int]) -> Callable[[], None]:
+    def _graph(self, step: Segment | Stage, sets: Sequence[int]) -> Callable[[], None]:
         """One executable graph of the passes, captured from the stream, uploaded before anything is timed."""
         row = self._row(step, sets)
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         call(driver.cuStreamBeginCapture, self._stream, mode)
         row()
         graph = call(driver.cuStreamEndCapture, self._stream)
+        _, nodes = call(driver.cuGraphGetNodes, graph, 0)
+        if not nodes:
+            raise StepRefused("passes that launch nothing have no time")
         executable = call(driver.cuGraphInstantiate, graph, 0)
         call(driver.cuGraphUpload, executable, self._stream)
         self._graphs.append((row, graph, executable))
@@ -196,9 +253,7 @@ class CudaDevice(Device):
             call(driver.cuEventRecord, event, self._stream)
         host_bound = int(driver.cuEventQuery(events[0])[0]) == 0
         self._harness.wait()
-        ends = tuple(
-            round(float(call(driver.cuEventElapsedTime, events[0], event)) * 1_000_000) for event in events[1:]
-        )
+        ends = tuple(_elapsed_ns(events[0], event) for event in events[1:])
         for event in events:
             driver.cuEventDestroy(event)
         self._forget_graphs()
@@ -217,8 +272,8 @@ class CudaDevice(Device):
         return self._harness.hashes(tuple((self._address(place), place.size_bytes) for place in places))
 
     def _zones(self) -> Damage:
-        count, first = self._harness.damage(self._base, self._gaps, self._seeded("zones"))
-        return Damage(bytes=count, first_offset=first)
+        count, first = self._harness.damage(self._memory, self._outside, self._seeded("zones"))
+        return Damage(bytes=count, first_offset=None if first is None else first - (self._base - self._memory))
 
     def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
         count, first = self._harness.unwritten(self._address(place), place.size_bytes, step.poison)
@@ -244,3 +299,7 @@ class CudaDevice(Device):
             name: int(call(driver.cuFuncGetAttribute, key, function.handle)) for name, key in facts.items()
         }
         return Answer(facts=told | ({} if launch is None else resident(function, launch, self._stream)))
+
+
+def _elapsed_ns(start: Any, end: Any) -> int:
+    return round(float(call(driver.cuEventElapsedTime, start, end)) * 1_000_000)

@@ -10,7 +10,7 @@ worker speaks the driver's own interface throughout (docs/adr).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,6 @@ from qualify.contract import Kernel
 from qualify.errors import RigError
 from qualify.workers.devices.base import StepRefused
 
-#: Blocks may have this much dynamic shared memory without asking; more needs the function's attribute.
-PLAIN_SHARED_BYTES = 48 << 10
 #: Clusters of more blocks than this are not portable and need the function's attribute.
 PORTABLE_CLUSTER_BLOCKS = 8
 
@@ -65,19 +63,22 @@ class Function:
     parameters: tuple[tuple[int, int], ...]
 
 
-def load(code: bytes, symbols: Sequence[str]) -> tuple[Any, dict[str, Function]]:
-    """A module and its functions by symbol. Raises StepRefused if the driver refuses the image or a symbol."""
+def load(code: bytes, symbols: Mapping[str, str]) -> tuple[Any, dict[str, Function]]:
+    """A module and its functions by symbol, whose values are their names in the object.
+
+    Raises StepRefused if the driver refuses the image or has no function of a name.
+    """
     try:
         module = call(driver.cuModuleLoadData, code)
-        functions = {symbol: _function(module, symbol) for symbol in symbols}
+        functions = {symbol: _function(module, symbol, name) for symbol, name in symbols.items()}
     except DriverError as error:
         raise StepRefused(f"the driver refuses the object: {error}") from error
     return module, functions
 
 
-def _function(module: Any, symbol: str) -> Function:
+def _function(module: Any, symbol: str, name: str) -> Function:
     try:
-        handle = call(driver.cuModuleGetFunction, module, symbol.encode())
+        handle = call(driver.cuModuleGetFunction, module, name.encode())
     except DriverError as error:
         raise StepRefused(f"no kernel {symbol} in the object: {error}") from error
     return Function(handle, symbol, _parameters(handle))
@@ -132,9 +133,10 @@ def prepare(function: Function, kernel: Kernel, arguments: Sequence[bytes], stre
 
 
 def _opt_in(function: Function, kernel: Kernel) -> None:
+    """Ask for more dynamic shared memory than the function may have, 48 KiB less its static bytes at first."""
     attribute = driver.CUfunction_attribute
-    if kernel.shared_bytes > PLAIN_SHARED_BYTES:
-        wanted = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    wanted = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if kernel.shared_bytes > int(call(driver.cuFuncGetAttribute, wanted, function.handle)):
         call(driver.cuFuncSetAttribute, function.handle, wanted, kernel.shared_bytes)
     if kernel.cluster and kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2] > PORTABLE_CLUSTER_BLOCKS:
         wanted = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -157,6 +159,11 @@ def _config(kernel: Kernel, stream: Any) -> tuple[Any, list[Any]]:
         one = driver.CUlaunchAttribute()
         one.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         one.value.cooperative = 1
+        attributes.append(one)
+    if kernel.carve_out_percent is not None:
+        one = driver.CUlaunchAttribute()
+        one.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        one.value.sharedMemCarveout = kernel.carve_out_percent
         attributes.append(one)
     config.attrs = attributes
     config.numAttrs = len(attributes)

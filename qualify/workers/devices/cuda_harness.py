@@ -28,6 +28,7 @@ HARNESS_SYMBOLS = (
     "qualify_values",
     "qualify_scrub",
     "qualify_flush",
+    "qualify_copy",
     "qualify_fnv_tiles",
     "qualify_fnv_fold",
 )
@@ -54,7 +55,7 @@ class CudaHarness:
         self._shared = attribute(self.device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") or 0
         self._neutral: tuple[int, int] | None = None
         try:
-            self._module, self._functions = load(code, HARNESS_SYMBOLS)
+            self._module, self._functions = load(code, {symbol: symbol for symbol in HARNESS_SYMBOLS})
         except StepRefused as error:
             fix = "update the driver, or plan a toolkit that it knows"
             raise RigError(f"expected the harness's own kernels to load, got {error}", fix=fix) from error
@@ -129,13 +130,28 @@ class CudaHarness:
 
     def flush(self, size_bytes: int) -> None:
         """Read so much neutral memory, allocated once. Enqueued."""
-        if size_bytes == 0:
-            return
+        if size_bytes:
+            self.touch(self.neutral(size_bytes), size_bytes)
+
+    def touch(self, address: int, size_bytes: int) -> None:
+        """Read memory, but for what lies before its first and behind its last whole 16 bytes. Enqueued."""
+        start = -(-address // 16) * 16
+        count = (address + size_bytes - start) // 16
+        if count > 0:
+            self._over(count, "qualify_flush", (start, 8), (count, 8), (0, 8))
+
+    def copy(self, size_bytes: int) -> None:
+        """Copy one half of twice so much neutral memory to the other, in whole units of 16 bytes. Enqueued."""
+        count = -(-size_bytes // 16)
+        memory = self.neutral(32 * count)
+        self._over(count, "qualify_copy", (memory + 16 * count, 8), (memory, 8), (count, 8))
+
+    def neutral(self, size_bytes: int) -> int:
+        """Memory that no kernel uses, at least so much, written once. Raises DriverError."""
         if self._neutral is None or self._neutral[1] < size_bytes:
             self._neutral = int(call(driver.cuMemAlloc, size_bytes)), size_bytes
             call(driver.cuMemsetD8Async, self._neutral[0], 0x5A, size_bytes, self.stream)
-        count = size_bytes // 16
-        self._over(count, "qualify_flush", (self._neutral[0], 8), (count, 8), (0, 8))
+        return self._neutral[0]
 
     # Digests and checks ----------------------------------------------------------------------------------------------
 

@@ -177,6 +177,11 @@ extern "C" __global__ void qualify_flush(const uint4 *memory, u64 count, u32 *si
     if (sum == 0x5eed5eedu) atomicAdd(sink, 1u);
 }
 
+// Copy neutral memory, 16 bytes a thread at a time: what a board can move is measured with it.
+extern "C" __global__ void qualify_copy(uint4 *to, const uint4 *from, u64 count) {
+    FOR_EACH(i, count) to[i] = from[i];
+}
+
 // The canary: a known function of the index, checked by the harness before any arm is loaded.
 extern "C" __global__ void qualify_canary(u32 *out, u32 count) {
     FOR_EACH(i, count) out[i] = (u32)mix(7, i);

@@ -6,7 +6,7 @@ the first launch of each local size; a checked run precedes every timed one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,12 +72,12 @@ class OpenclDevice(Device):
 
     # Memory ----------------------------------------------------------------------------------------------------------
 
-    def _load(self, arm: ArmName, code: bytes, symbols: Sequence[str]) -> None:
+    def _load(self, arm: ArmName, code: bytes, symbols: Mapping[str, str]) -> None:
         with _refusing(f"object of {len(code)} bytes"):
             program = cl.Program(self._harness.context, [self._pocl.device], [code]).build()
-        for symbol in symbols:
+        for symbol, name in symbols.items():
             with _refusing(f"kernel {symbol}"):
-                self._kernels[arm, symbol] = cl.Kernel(program, symbol)
+                self._kernels[arm, symbol] = cl.Kernel(program, name)
 
     def _arena(self, size_bytes: int, zone_seed: str) -> None:
         limit = self._pocl.board.limits.memory_bytes
@@ -169,8 +169,8 @@ class OpenclDevice(Device):
         return events
 
     def _enqueue_kernel(self, arm: ArmName, launch: Kernel, bound: Sequence[Bound]) -> Any:
-        if launch.cluster is not None or launch.cooperative:
-            raise StepRefused(f"{launch.symbol}: OpenCL has neither clusters nor cooperative launches")
+        if launch.cluster is not None or launch.cooperative or launch.carve_out_percent is not None:
+            raise StepRefused(f"{launch.symbol}: OpenCL has neither clusters nor cooperative launches nor a carve-out")
         kernel = self._kernels[arm, launch.symbol]
         arguments: list[Any] = [self._pointer(each) if isinstance(each, Placement) else each for each in bound]
         if launch.shared_bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +90,7 @@ class SimulatedDevice(Device):
 
     # Memory ----------------------------------------------------------------------------------------------------------
 
-    def _load(self, arm: ArmName, code: bytes, symbols: Sequence[str]) -> None:
+    def _load(self, arm: ArmName, code: bytes, symbols: Mapping[str, str]) -> None:
         try:
             script = Script.parse(code)
         except DocumentError as error:
@@ -311,8 +311,10 @@ def _kernels(step: Segment | Stage) -> list[Kernel]:
 
 
 def _check_launch(launch: Kernel, entry: Entry) -> None:
-    if launch.cluster is not None or launch.cooperative:
-        raise StepRefused(f"{launch.symbol}: the virtual board has neither clusters nor cooperative launches")
+    if launch.cluster is not None or launch.cooperative or launch.carve_out_percent is not None:
+        raise StepRefused(
+            f"{launch.symbol}: the virtual board has neither clusters nor cooperative launches nor a carve-out"
+        )
     if launch.threads > entry.block_threads:
         raise StepRefused(f"{launch.symbol}: {launch.threads} threads in a block of at most {entry.block_threads}")
     if launch.shared_bytes + entry.shared_bytes > (LIMITS.shared_bytes or 0):
