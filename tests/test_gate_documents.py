@@ -8,7 +8,7 @@ import pytest
 
 from gates import GATES
 from qualify.gate import Gate
-from tests.gates.build import arguments, subject
+from tests.gates.build import arguments, arm, kernel, subject
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs/gates.md"
 SUBJECTS = [
@@ -18,6 +18,7 @@ SUBJECTS = [
     for role in ("plain", "candidate")
     for passed in (arguments(), arguments()[:1])
 ]
+SUBJECTS.append(subject("cuda-13.2", candidate=arm("wide", kernel(cooperative=True, cluster=(2, 1, 1)))))
 
 
 def table(gate: str) -> dict[str, str]:

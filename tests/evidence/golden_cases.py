@@ -8,6 +8,9 @@ from typing import Any
 
 from gates.compile import Compiled, CompileFacts, Entry, Passed
 from gates.contract import ContractGate, ContractSettings
+from gates.occupancy import Footprint, OccupancyFacts
+from qualify.contract import Kernel
+from qualify.domain import Domain
 from qualify.subject import Subject
 from tests.evidence.goldens import Golden, of_facts
 from tests.gates.beds import Bed, bed, script
@@ -20,7 +23,7 @@ Case = tuple[str, str, Callable[[], Golden]]
 def cases() -> Iterator[list[Case]]:
     """Every case: gate, name, and how to make it."""
     with bed("simulated") as board:
-        yield [*_contract(), *_compile(), *_digest(board), *_numeric(board), *_trial(board)]
+        yield [*_contract(), *_compile(), *_occupancy(), *_digest(board), *_numeric(board), *_trial(board)]
 
 
 def _contract() -> Iterator[Case]:
@@ -61,6 +64,27 @@ def _compile() -> Iterator[Case]:
     yield "compile", "cubin-without-state", lambda: case("cuda-13.2", entries=(cubin,))
     yield "compile", "swapped", lambda: case(entries=(swapped,))
     yield "compile", "refused", lambda: case(state="refused", **refused)
+
+
+def _occupancy() -> Iterator[Case]:
+    def case(launch: Kernel, settings: dict[str, Any] | None = None, **changes: Any) -> Golden:
+        own: dict[str, Any] = {"symbol": "add", "block_threads": 1024, "shared_bytes": 0, "registers": 64}
+        kernels = (Footprint(**{**own, "barriers": None, **changes}),)
+        about = subject(
+            "cuda-13.2",
+            domain=Domain(toolkit="cuda-13.2", arch="sm_90"),
+            candidate=arm("wide", launch),
+            limits=LIMITS.model_copy(update={"shared_bytes": 232_448, "compute_units": 132}),
+        )
+        facts = OccupancyFacts(kernels=kernels, incumbent=kernels, target="sm_90a")
+        return of_facts("occupancy", about, facts, {}, settings or {})
+
+    together = kernel(grid=528, block=256, cooperative=True)
+    yield "occupancy", "cuda-passes", lambda: case(together, {"min_fill": "4"})
+    yield "occupancy", "cuda-too-many-together", lambda: case(together, registers=65)
+    yield "occupancy", "cuda-too-much-shared", lambda: case(kernel(shared_bytes=232_449))
+    yield "occupancy", "cuda-too-many-registers", lambda: case(kernel(block=512), registers=254)
+    yield "occupancy", "cuda-unknown-registers", lambda: case(kernel(), registers=None)
 
 
 def _digest(board: Bed) -> Iterator[Case]:
