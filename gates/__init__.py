@@ -11,6 +11,7 @@ from gates.contract import ContractGate
 from gates.digest import DigestGate
 from gates.numeric import NumericGate
 from gates.occupancy import OccupancyGate
+from gates.residency import ResidencyGate
 from gates.trial import TrialGate
 from qualify.gate import Gate
 
@@ -18,6 +19,7 @@ _GATES: tuple[Gate[Any, Any], ...] = (
     ContractGate(),
     CompileGate(),
     OccupancyGate(),
+    ResidencyGate(),
     DigestGate(),
     NumericGate(),
     TrialGate(),

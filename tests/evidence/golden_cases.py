@@ -9,6 +9,7 @@ from typing import Any
 from gates.compile import Compiled, CompileFacts, Entry, Passed
 from gates.contract import ContractGate, ContractSettings
 from gates.occupancy import Footprint, OccupancyFacts
+from gates.residency import Asked, Figures, ResidencyFacts
 from qualify.contract import Kernel
 from qualify.domain import Domain
 from qualify.subject import Subject
@@ -23,7 +24,7 @@ Case = tuple[str, str, Callable[[], Golden]]
 def cases() -> Iterator[list[Case]]:
     """Every case: gate, name, and how to make it."""
     with bed("simulated") as board:
-        yield [*_contract(), *_compile(), *_occupancy(), *_digest(board), *_numeric(board), *_trial(board)]
+        yield [*_contract(), *_compile(), *_occupancy(), *_residency(), *_digest(board), *_numeric(board), *_trial(board)]
 
 
 def _contract() -> Iterator[Case]:
@@ -85,6 +86,27 @@ def _occupancy() -> Iterator[Case]:
     yield "occupancy", "cuda-too-much-shared", lambda: case(kernel(shared_bytes=232_449))
     yield "occupancy", "cuda-too-many-registers", lambda: case(kernel(block=512), registers=254)
     yield "occupancy", "cuda-unknown-registers", lambda: case(kernel(), registers=None)
+
+
+def _residency() -> Iterator[Case]:
+    places = ((0, 8), (8, 8), (16, 8), (24, 4))
+    own = Figures(registers=64, local_bytes=16, shared_bytes=1024, block_threads=1024, parameters=places)
+    same = Asked(symbol="add", host=own, barriers=None, device=own, blocks=4, clusters=None)
+
+    def case(grid: int = 528, **changes: Any) -> Golden:
+        about = subject(
+            "cuda-13.2",
+            domain=Domain(toolkit="cuda-13.2", arch="sm_90"),
+            candidate=arm("wide", kernel(grid=grid, block=256, cooperative=True)),
+            limits=LIMITS.model_copy(update={"shared_bytes": 232_448, "compute_units": 132}),
+        )
+        facts = ResidencyFacts(launches=(same.model_copy(update=changes),), multiprocessors=132)
+        return of_facts("residency", about, facts, {}, {})
+
+    yield "residency", "passes", case
+    yield "residency", "nothing-resident", lambda: case(blocks=0)
+    yield "residency", "too-many-together", lambda: case(grid=529)
+    yield "residency", "other-registers", lambda: case(device=own.model_copy(update={"registers": 65}))
 
 
 def _digest(board: Bed) -> Iterator[Case]:
