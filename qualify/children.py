@@ -10,9 +10,7 @@ import os
 import select
 import shutil
 import signal
-import site
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -38,6 +36,7 @@ from qualify.channel import (
     Unable,
 )
 from qualify.errors import RigError
+from qualify.templates import Forked, Template, environment, make_folders
 
 START_TIMEOUT_S = 60.0
 _GRACE_S = 2.0  # For a worker that closed its channel to end by itself, so that its own signal is seen.
@@ -112,8 +111,8 @@ class Output:
 class Child:
     """One worker process. One thread asks it; any thread may kill it."""
 
-    def __init__(self, job: Job) -> None:
-        """Start the process. It dies with the calling thread, so only a Nursery calls this."""
+    def __init__(self, job: Job, template: Template) -> None:
+        """Fork the worker from its template, with which it dies."""
         self.job = job
         self._fate: How | Literal["closed"] | None = None
         self._status: int | None = None
@@ -122,7 +121,7 @@ class Child:
         self._folder = Path(tempfile.mkdtemp(prefix="qualify-"))
         self._socket, theirs = socket.socketpair()
         try:
-            self._process, printed = _start(job, self._folder, theirs.fileno())
+            self._process, printed = _fork(job, template, self._folder, theirs.fileno())
         except OSError:
             self._socket.close()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -178,10 +177,9 @@ class Child:
         return answer, data
 
     def _send(self, header: ToWorker, buffers: Sequence[bytes]) -> None:
-        try:
+        """Send a request. A worker that has closed its end may have said why, so that is read before it is lost."""
+        with suppress(Closed):
             self._channel.send(header, buffers)
-        except Closed as error:
-            raise self._lost() from error
 
     def _receive(self, announced: Callable[[int], None] | None, limit_bytes: int) -> tuple[Reply, tuple[bytes, ...]]:
         try:
@@ -268,12 +266,17 @@ class Child:
 
 
 class Nursery:
-    """Every child of a rig, started by one thread that lives as long: Linux ties a child's life to that thread."""
+    """Every child of a rig, and the templates that fork them.
+
+    Templates are started by one thread that lives as long: Linux ties a child's life to that thread.
+    """
 
     def __init__(self) -> None:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker starter")
         self._lock = threading.Lock()
+        self._closed = False
         self._children: set[Child] = set()
+        self._templates: dict[tuple[str, str, tuple[tuple[str, str], ...]], Template] = {}
         self.started: dict[str, int] = {"compile": 0, "measure": 0, "reference": 0}
         self.unapplied: set[str] = set()
 
@@ -296,11 +299,20 @@ class Nursery:
         return child
 
     def _start(self, job: Job) -> Child:
-        child = Child(job)
+        if self._closed:
+            raise RuntimeError("the nursery is closed")
+        child = Child(job, self._template(job))
         with self._lock:
             self._children.add(child)
             self.started[job.kind] += 1
         return child
+
+    def _template(self, job: Job) -> Template:
+        """The template of a job; one kind, name and set of variables has one."""
+        key = job.kind, job.name, tuple(sorted(job.variables.items()))
+        if key not in self._templates:
+            self._templates[key] = Template(job.kind, job.name, job.variables, job.tools)
+        return self._templates[key]
 
     def end(self, child: Child) -> None:
         """End one child and forget it."""
@@ -309,54 +321,31 @@ class Nursery:
             self._children.discard(child)
 
     def close(self) -> None:
-        """End every child. Whoever waits for one gets RigError, so that no kernel is blamed. May be called again."""
-        self._starter.shutdown(wait=True, cancel_futures=True)
+        """End every child. Whoever waits for one gets RigError, so that no kernel is blamed. May be called again.
+
+        Templates end with the thread that started them, so that thread ends last, after what they forked is reaped.
+        """
+        self._closed = True
+        with suppress(RuntimeError):  # Closed before.
+            self._starter.submit(self._end_all).result()
+        self._starter.shutdown(wait=True)
+
+    def _end_all(self) -> None:
         with self._lock:
             children, self._children = self._children, set()
         for child in children:
             child.close()
+        for template in self._templates.values():
+            template.close()
+        self._templates.clear()
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """A worker's whole environment: private folders, no caches, nothing of the parent's (DESIGN section 13)."""
-    clean = {
-        "HOME": str(folder / "home"),
-        "LC_ALL": "C.UTF-8",
-        "OPENBLAS_NUM_THREADS": "1",
-        "PATH": str(folder / "bin"),
-        "POCL_CACHE_DIR": str(folder / "cache"),
-        "POCL_KERNEL_CACHE": "0",
-        "PYOPENCL_COMPILER_OUTPUT": "0",
-        "PYOPENCL_NO_CACHE": "1",
-        "PYTHONHASHSEED": "0",
-        "TMPDIR": str(folder / "tmp"),
-        "XDG_CACHE_HOME": str(folder / "cache"),
-    }
-    if site.ENABLE_USER_SITE:
-        clean["PYTHONUSERBASE"] = site.getuserbase()  # Found through HOME otherwise, which is private here.
-    return clean
-
-
-def _start(job: Job, folder: Path, descriptor: int) -> tuple[subprocess.Popen[bytes], int]:
-    """The process, and the descriptor that its standard output and error can be read from."""
-    for name in ("bin", "cache", "home", "tmp", "work"):
-        (folder / name).mkdir()
-    for name, tool in job.tools.items():
-        (folder / "bin" / name).symlink_to(tool)
-    given = {"--channel": descriptor, "--parent": os.getpid(), "--memory": job.memory_bytes}
-    options = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+def _fork(job: Job, template: Template, folder: Path, descriptor: int) -> tuple[Forked, int]:
+    """The worker, and the descriptor that its standard output and error can be read from."""
+    make_folders(folder, job.tools)
     reading, writing = os.pipe()
     try:
-        process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module, no shell.
-            [sys.executable, "-P", "-m", "qualify.workers", job.kind, job.name, *options],
-            cwd=folder / "work",
-            env={**environment(folder), **job.variables},
-            stdin=subprocess.DEVNULL,
-            stdout=writing,
-            stderr=writing,
-            pass_fds=(descriptor,),
-            start_new_session=True,
-        )
+        forked = template.fork(folder, {**environment(folder), **job.variables}, job.memory_bytes, descriptor, writing)
     finally:
         os.close(writing)
-    return process, reading
+    return forked, reading

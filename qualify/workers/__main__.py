@@ -20,7 +20,7 @@ _MAX_TRACEBACK_CHARS = 16_384
 
 
 def main() -> None:
-    """Apply the limits, say so, then serve requests until the parent closes the channel."""
+    """One worker in a process that was started for it."""
     parser = argparse.ArgumentParser(prog="python -P -m qualify.workers")
     parser.add_argument("kind", choices=("compile", "measure", "reference"))
     parser.add_argument("name")
@@ -28,12 +28,17 @@ def main() -> None:
     parser.add_argument("--parent", type=int, required=True, help="process to die with")
     parser.add_argument("--memory", type=int, help="address space in bytes; no limit if left out")
     given = parser.parse_args()
-    unapplied = sandbox.apply(given.parent, given.memory, drives_board=(given.kind, given.name) in BOARD_DRIVERS)
+    work(given.kind, given.name, given.channel, given.parent, given.memory)
+
+
+def work(kind: str, name: str, descriptor: int, parent: int, memory_bytes: int | None) -> None:
+    """Be a worker on the socket `descriptor`: limits first, then requests until the parent closes it."""
+    unapplied = sandbox.apply(parent, memory_bytes, drives_board=(kind, name) in BOARD_DRIVERS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.set_inheritable(given.channel, False)
-    with Channel(given.channel, ToWorker) as channel:
+    os.set_inheritable(descriptor, False)
+    with Channel(descriptor, ToWorker) as channel:
         channel.send(FromWorker(message=Ready(unapplied=unapplied)))
-        _serve(channel, given.kind, given.name)
+        _serve(channel, kind, name)
 
 
 def _serve(channel: Channel[ToWorker], kind: str, name: str) -> None:

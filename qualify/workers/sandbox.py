@@ -31,7 +31,7 @@ def apply(parent: int, memory_bytes: int | None, *, drives_board: bool = False) 
     whenever it likes; its worker has no memory limit and keeps the rights of files, and the names say so.
     """
     measures: dict[str, Callable[[], None]] = {
-        "death with the parent": lambda: _die_with(parent),
+        "death with the parent": lambda: die_with(parent),
         "no new privileges": lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1),
         "no core dumps": lambda: _limit(resource.RLIMIT_CORE, 0, 0),
         "file size limit": lambda: _limit(resource.RLIMIT_FSIZE, MAX_FILE_BYTES, MAX_FILE_BYTES),
@@ -73,7 +73,7 @@ def _applied(measure: Callable[[], None]) -> bool:
     return True
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Ask the kernel for SIGKILL at the parent's death; a parent that died before this call is seen here."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

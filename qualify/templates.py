@@ -1,0 +1,137 @@
+"""Templates: one process a kind of worker that has its libraries loaded and forks a worker when asked.
+
+A worker needs half a second of libraries, and a subject needs half a dozen fresh workers. A template is started as
+clean as any worker, runs no candidate code and opens no device, so its forks are fresh (docs/adr).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qualify.errors import RigError
+
+LOAD_TIMEOUT_S = 60.0
+_MAX_ANSWER_BYTES = 64
+_LOG_BYTES = 4096
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A worker's whole environment: private folders, no caches, nothing of the parent's (DESIGN section 13)."""
+    clean = {
+        "HOME": str(folder / "home"),
+        "LC_ALL": "C.UTF-8",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PATH": str(folder / "bin"),
+        "POCL_CACHE_DIR": str(folder / "cache"),
+        "POCL_KERNEL_CACHE": "0",
+        "PYOPENCL_COMPILER_OUTPUT": "0",
+        "PYOPENCL_NO_CACHE": "1",
+        "PYTHONHASHSEED": "0",
+        "TMPDIR": str(folder / "tmp"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    if site.ENABLE_USER_SITE:
+        clean["PYTHONUSERBASE"] = site.getuserbase()  # Found through HOME otherwise, which is private here.
+    return clean
+
+
+def make_folders(folder: Path, tools: Mapping[str, Path]) -> None:
+    """The private folders that `environment` names, with links to the tools that its PATH holds."""
+    for name in ("bin", "cache", "home", "tmp", "work"):
+        (folder / name).mkdir()
+    for name, tool in tools.items():
+        (folder / "bin" / name).symlink_to(tool)
+
+
+@dataclass(frozen=True)
+class Forked:
+    """A worker process that a template forked; its number is its session's too."""
+
+    pid: int
+    template: Template
+
+    def wait(self) -> int:
+        """Reap it: its exit status, or less the signal that ended it."""
+        return self.template.reap(self.pid)
+
+
+class Template:
+    """The parent's end of one template. It dies with the thread that makes it; any thread may ask it."""
+
+    def __init__(self, kind: str, name: str, variables: Mapping[str, str], tools: Mapping[str, Path]) -> None:
+        """Start the process and await its libraries. Raises RigError with what it printed if they do not load."""
+        self._lock = threading.Lock()
+        self._folder = Path(tempfile.mkdtemp(prefix="qualify-"))
+        make_folders(self._folder, tools)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, (self._folder / "log").open("wb") as log:
+            options = ["--socket", str(theirs.fileno()), "--parent", str(os.getpid())]
+            self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module, no shell.
+                [sys.executable, "-P", "-m", "qualify.workers.template", kind, name, *options],
+                cwd=self._folder / "work",
+                env={**environment(self._folder), **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._await(kind, name)
+
+    def _await(self, kind: str, name: str) -> None:
+        self._socket.settimeout(LOAD_TIMEOUT_S)
+        try:
+            ready = self._socket.recv(_MAX_ANSWER_BYTES)
+        except OSError:
+            ready = b""
+        self._socket.settimeout(None)
+        if ready == b"ready":
+            return
+        log = (self._folder / "log").read_bytes()[-_LOG_BYTES:].decode(errors="replace").strip()
+        self.close()
+        raise RigError(
+            f"expected the {kind} worker {name} to load its libraries, got: {log or 'no answer'}",
+            fix=f"run `{sys.executable} -P -m qualify.workers.template {kind} {name} --help` and mend what it says",
+        )
+
+    def fork(
+        self, folder: Path, variables: Mapping[str, str], memory_bytes: int | None, channel: int, output: int
+    ) -> Forked:
+        """A new worker on the socket `channel`, in its private `folder`. Raises OSError if the template is gone."""
+        request = {"environment": dict(variables), "folder": str(folder), "memory": memory_bytes}
+        return Forked(self._ask(request, [channel, output]), self)
+
+    def reap(self, pid: int) -> int:
+        """Await the end of a fork; its exit status, or less its signal. A template that is gone took it along."""
+        try:
+            return os.waitstatus_to_exitcode(self._ask({"reap": pid}, []))
+        except OSError:
+            return -signal.SIGKILL
+
+    def _ask(self, request: dict[str, Any], descriptors: list[int]) -> int:
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+            answer = self._socket.recv(_MAX_ANSWER_BYTES)
+        if not answer:
+            raise OSError("the workers' template ended")
+        return int(json.loads(answer))
+
+    def close(self) -> None:
+        """End the template, and with it every fork that is left."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)

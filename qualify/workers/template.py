@@ -1,0 +1,111 @@
+"""`python -P -m qualify.workers.template KIND NAME`: libraries loaded once, a worker forked whenever one is asked for.
+
+Loading libraries is most of a worker's start. A template loads them once, opens no device, runs no candidate code and
+keeps one thread, so that each fork is as fresh as a process of its own. It ends with its parent, and its forks with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from qualify.workers import sandbox
+from qualify.workers.__main__ import work
+
+#: What each kind of worker needs beside its own module, by name of the worker where that matters.
+_LIBRARIES = {
+    "measure": "qualify.workers.devices.{name}",
+    "compile": "qualify.workers.compilers.{module}",
+    "reference": "qualify.patterns",
+}
+_MODULES = {"cuda": "nvrtc"}
+MAX_REQUEST_BYTES = 1 << 16
+
+
+def main() -> None:
+    """Load, say so, then fork and reap as asked until the parent closes the socket."""
+    parser = argparse.ArgumentParser(prog="python -P -m qualify.workers.template")
+    parser.add_argument("kind", choices=tuple(_LIBRARIES))
+    parser.add_argument("name")
+    parser.add_argument("--socket", type=int, required=True, help="descriptor of the inherited socket")
+    parser.add_argument("--parent", type=int, required=True, help="process to die with")
+    given = parser.parse_args()
+    sandbox.die_with(given.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _load(given.kind, given.name)
+    with socket.socket(fileno=given.socket) as asked:
+        asked.send(b"ready")
+        while _serve(asked, given.kind, given.name):
+            pass
+
+
+def _load(kind: str, name: str) -> None:
+    importlib.import_module(f"qualify.workers.{kind}")
+    with suppress(ImportError):  # A worker without its library says itself what to install.
+        importlib.import_module(_LIBRARIES[kind].format(name=name, module=_MODULES.get(name, name)))
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        raise RuntimeError(f"a template forks, so it has one thread; its libraries started {threads - 1} more")
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(asked: socket.socket, kind: str, name: str) -> bool:
+    """Answer one request; false at the end of them."""
+    data, descriptors, _, _ = socket.recv_fds(asked, MAX_REQUEST_BYTES, 2)
+    if not data:
+        return False
+    request: dict[str, Any] = json.loads(data)
+    if "reap" in request:
+        asked.send(json.dumps(os.waitpid(request["reap"], 0)[1]).encode())
+        return True
+    pid = os.fork()
+    if pid == 0:
+        asked.close()
+        _become(request, descriptors)
+        _work(kind, name, descriptors[0], request["memory"])
+    for descriptor in descriptors:
+        os.close(descriptor)
+    asked.send(json.dumps(pid).encode())
+    return True
+
+
+def _become(request: dict[str, Any], descriptors: list[int]) -> None:
+    """A session, an environment, a folder and an output of its own.
+
+    The template's environment has the same names and is as clean; what libraries set while loading stays.
+    """
+    os.setsid()
+    os.environ.update(request["environment"])
+    os.chdir(Path(request["folder"]) / "work")
+    os.dup2(descriptors[1], sys.stdout.fileno())
+    os.dup2(descriptors[1], sys.stderr.fileno())
+    os.close(descriptors[1])
+
+
+def _work(kind: str, name: str, descriptor: int, memory_bytes: int | None) -> None:
+    """Be a worker to the end of the process; nothing of the template's runs after it."""
+    status = 1
+    try:
+        work(kind, name, descriptor, os.getppid(), memory_bytes)
+        status = 0
+    except BaseException:  # noqa: BLE001 -- the process ends here whatever happens, and says why.
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
