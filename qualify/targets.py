@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from qualify import occupancy
 from qualify.domain import Limits
 
 _TARGET = re.compile(r"sm_([1-9][0-9]{1,2})([af]?)")
@@ -24,8 +25,6 @@ _KNOWN: dict[str, tuple[tuple[int, int], tuple[int, int] | None]] = {
 #: Releases that were measured; between the last of the table and the next measured one nothing is known.
 _MEASURED = ((11, 8), (12, 1), (12, 4), (12, 6), (12, 8), (12, 9), (13, 0), (13, 1), (13, 2), (13, 5))
 _SUFFIXES = {90: "a", 100: "af", 101: "af", 103: "af", 110: "af", 120: "af", 121: "af"}
-#: KiB of shared memory that one block can opt in to (CUDA C++ Programming Guide, technical specifications).
-_SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 
 
 def number(target: str) -> int | None:
@@ -62,12 +61,19 @@ def limits(target: str, release: tuple[int, int]) -> Limits:
     Sizes of block and grid are those of every chip in the table; parameters passed 4 KiB with 12.1 on sm_70.
     """
     wide = release >= (12, 1) and (number(target) or 0) >= 70
-    shared = _SHARED_KIB.get(number(target) or 0)
     return Limits(
         block_threads=1024,
         block=(1024, 1024, 64),
         grid=(2_147_483_647, 65_535, 65_535),
-        shared_bytes=None if shared is None else shared << 10,
+        shared_bytes=_opt_in_bytes(number(target) or 0),
         parameter_bytes=32_764 if wide else 4096,
-        source="CUDA C++ Programming Guide, technical specifications per compute capability",
+        source="CUDA C++ Programming Guide, technical specifications; shared memory as in qualify.occupancy",
     )
+
+
+def _opt_in_bytes(capability: int) -> int | None:
+    """The least shared memory that one block can opt in to by any source of the table."""
+    try:
+        return min(row.opt_in_bytes for row in occupancy.multiprocessors(capability))
+    except occupancy.UnknownCapability:
+        return None
