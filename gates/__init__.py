@@ -12,6 +12,8 @@ from gates.digest import DigestGate
 from gates.numeric import NumericGate
 from gates.occupancy import OccupancyGate
 from gates.residency import ResidencyGate
+from gates.roofline import RooflineGate
+from gates.timing import TimingGate
 from gates.trial import TrialGate
 from qualify.gate import Gate
 
@@ -23,6 +25,8 @@ _GATES: tuple[Gate[Any, Any], ...] = (
     DigestGate(),
     NumericGate(),
     TrialGate(),
+    TimingGate(),
+    RooflineGate(),
 )
 #: Every gate by id.
 GATES: Mapping[str, Gate[Any, Any]] = MappingProxyType({gate.id: gate for gate in _GATES})

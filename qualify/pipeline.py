@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, StringConstraints
 
 from qualify.documents import Field as Place
 from qualify.documents import Source, parse_yaml
-from qualify.domain import ArchName, Domain, Runtime, ToolkitName
+from qualify.domain import ArchName, Board, Calibrated, Domain, Runtime, ToolkitName
 from qualify.errors import UsageError
 from qualify.files import read_file
 from qualify.gate import Gate, Settings
@@ -25,6 +25,9 @@ from qualify.workspace import PIPELINES
 Gates = Mapping[str, Gate[Any, Any]]
 Stage = Literal["screen", "promote"]
 DEFAULT = "default"
+
+
+BoardKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
 class PlannedDomain(Document):
@@ -55,11 +58,12 @@ class PipelineRow(Document):
 
 
 class PipelinesRow(Document):
-    """A whole pipelines.yaml."""
+    """A whole pipelines.yaml. `boards` are named by UUID, or by name where every such board is meant."""
 
     domains: Annotated[tuple[PlannedDomain, ...], Field(min_length=1)]
     gates: Annotated[dict[Name, NodeRow], Field(min_length=1)]
     pipelines: dict[Segment, PipelineRow]
+    boards: dict[BoardKey, Calibrated] = {}
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,18 @@ class Pipelines:
         return self.row.domains
 
     def order(
-        self, pipeline: str, stage: Stage, domain: Domain, gates: Gates, until: str | None = None
+        self,
+        pipeline: str,
+        stage: Stage,
+        domain: Domain,
+        gates: Gates,
+        until: str | None = None,
+        board: Board | None = None,
     ) -> tuple[Node, ...]:
         """The gates of a stage in a domain, cheapest first among those whose needs come before (R8.1).
 
-        `until` is the last gate that runs. Raises InputError for a gate or settings that this version does not have,
+        `until` is the last gate that runs. Gates with a setting `board` get what calibration found of the board
+        (R10.10). Raises InputError for a gate or settings that this version does not have,
         UsageError for a pipeline or an `until` that is not there.
         """
         self.check(gates)
@@ -90,7 +101,22 @@ class Pipelines:
             known = f"a gate of {pipeline} {stage} in {domain} ({', '.join(ordered)})"
             raise UsageError(f"expected {known}, got {until}", fix="name one of them with --until")
         last = len(ordered) if until is None else ordered.index(until) + 1
-        return tuple(self._node(name, pipeline, gates[name], ordered) for name in ordered[:last])
+        calibrated = self.calibrated(board)
+        return tuple(self._node(name, pipeline, gates[name], ordered, calibrated) for name in ordered[:last])
+
+    def calibrated(self, board: Board | None) -> Calibrated | None:
+        """What the file cites of a board, None if nothing. Raises InputError for what another driver showed."""
+        if board is None:
+            return None
+        key = next((key for key in (board.uuid, board.name) if key in self.row.boards), None)
+        if key is None:
+            return None
+        found = self.row.boards[key]
+        if found.driver != board.driver:
+            fix = "run `qualify calibrate` with this driver, and cite its run"
+            place: Place = ("boards", key, "driver")
+            raise self.document.error(place, expected=f"the board's driver, {board.driver}", got=found.driver, fix=fix)
+        return found
 
     def left_out(self, pipeline: str, stage: Stage, domain: Domain) -> tuple[Omitted, ...]:
         """The gates of a stage that policy keeps out of a domain, with the reason (R6.8)."""
@@ -132,8 +158,13 @@ class Pipelines:
         runtimes = self.row.gates[name].runtimes
         return runtimes is None or domain.runtime in runtimes
 
-    def _node(self, name: str, pipeline: str, gate: Gate[Any, Any], ordered: Iterable[str]) -> Node:
+    def _node(
+        self, name: str, pipeline: str, gate: Gate[Any, Any], ordered: Iterable[str], board: Calibrated | None
+    ) -> Node:
         row, known = self.row.gates[name], set(ordered)
+        settings = self._settings(name, pipeline, gate)
+        if board is not None and getattr(settings, "board", board) is None:
+            settings = settings.model_copy(update={"board": board})
         return Node(
             gate=name,
             rule=gate.rule.number,

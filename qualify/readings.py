@@ -124,7 +124,7 @@ def _reading(row: Mapping[str, Sequence[int]], outputs: int) -> Reading:
         sets=tuple(row["sets"]),
         start_ns=row["stamps"][0],
         unit_end_ns=tuple(row["stamps"][1:]),
-        digests=tuple(tuple(digests[i : i + outputs]) for i in range(0, len(digests), outputs)),
+        digests=tuple(tuple(digests[i : i + outputs]) for i in range(0, len(digests), max(outputs, 1))),
         damage_bytes=row["damage"][0],
         host_bound=None if bound == -1 else bool(bound),
     )

@@ -10,9 +10,11 @@ from gates.compile import Compiled, CompileFacts, Entry, Passed
 from gates.contract import ContractGate, ContractSettings
 from gates.occupancy import Footprint, OccupancyFacts
 from gates.residency import Asked, Figures, ResidencyFacts
-from qualify.contract import Kernel
+from qualify.contract import Kernel, Timing
 from qualify.domain import Domain
+from qualify.pacing import Paced
 from qualify.subject import Subject
+from qualify.timed import Span, TimedFacts
 from tests.evidence.goldens import Golden, of_facts
 from tests.gates.beds import Bed, bed, script
 from tests.gates.build import LIMITS, NoBench, arm, buffer, kernel, subject
@@ -24,7 +26,17 @@ Case = tuple[str, str, Callable[[], Golden]]
 def cases() -> Iterator[list[Case]]:
     """Every case: gate, name, and how to make it."""
     with bed("simulated") as board:
-        yield [*_contract(), *_compile(), *_occupancy(), *_residency(), *_digest(board), *_numeric(board), *_trial(board)]
+        yield [
+            *_contract(),
+            *_compile(),
+            *_occupancy(),
+            *_residency(),
+            *_digest(board),
+            *_numeric(board),
+            *_trial(board),
+            *_timing(board),
+            *_roofline(board),
+        ]
 
 
 def _contract() -> Iterator[Case]:
@@ -145,8 +157,35 @@ def _trial(board: Bed) -> Iterator[Case]:
     yield "trial", "lost", lambda: case(script(pass_ns=400_000, fault="die", after=150))
 
 
-def _measured(board: Bed, gate: str, about: Subject) -> Golden:
-    found = board.judge(gate, about)
+def _timing(board: Bed) -> Iterator[Case]:
+    few = {"windows": 18, "processes": 3, "alpha_ppm": 250_000, "long_run_ms": 60, "clock_tolerance_ppm": 900_000}
+
+    def case(text: bytes, **changes: Any) -> Golden:
+        fields = {"n": 19, "launches": (kernel(),), "timing": Timing(cache="hot"), **changes}
+        return _measured(board, "timing", board.subject(text, script(pass_ns=600_000), **fields), **few)
+
+    yield "timing", "passes", lambda: case(script(pass_ns=400_000))
+    yield "timing", "passes-with-own-bits", lambda: case(script(pass_ns=400_000), bits="own")
+    yield "timing", "passes-as-a-control", lambda: case(script(pass_ns=600_000), role="control")
+    yield "timing", "within-the-margin", lambda: case(script(pass_ns=599_700))
+    yield "timing", "works-ahead", lambda: case(script("ahead", pass_ns=600_000))
+    yield "timing", "host-bound", lambda: case(script(pass_ns=400_000, host_bound_every=2))
+    yield "timing", "hopeless", lambda: case(script(pass_ns=7_000_000))
+
+
+def _roofline(board: Bed) -> Iterator[Case]:
+    def case(fastest_ns: int, n: int = 1 << 20) -> Golden:
+        span = Span(fastest_ns=fastest_ns, median_ns=fastest_ns + 1)
+        pace = Paced(passes=1, units=3, flush_bytes=0, more_bytes=None)
+        timed = TimedFacts(flush_bytes=0, pace=pace, candidate=span, incumbent=Span(fastest_ns=10**9, median_ns=10**9))
+        return _measured(board, "roofline", board.subject(script(), n=n), needed={"timing": timed})
+
+    yield "roofline", "passes", lambda: case(1_000_000)
+    yield "roofline", "faster-than-memory", lambda: case(100_000)
+
+
+def _measured(board: Bed, gate: str, about: Subject, **settings: Any) -> Golden:
+    found = board.judge(gate, about, **settings)
     series = {name: tuple(found.values(name)) for name in found.series}
     return Golden(
         subject=about, settings=found.settings, measurement=found.measurement, series=series, verdict=found.verdict

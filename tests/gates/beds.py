@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from gates import GATES
@@ -111,13 +112,25 @@ class Bed:
         about = self.subject(HONEST[self.runtime] if text is None else text, **changes)
         return about.model_copy(update={"role": "plain", "incumbent": about.candidate})
 
-    def judge(self, gate: str, about: Subject, reference: bytes = REFERENCE, **settings: Any) -> Measured:
-        """Measure and decide as the engine does."""
+    def judge(
+        self,
+        gate: str,
+        about: Subject,
+        reference: bytes = REFERENCE,
+        *,
+        needed: Mapping[str, Facts] = MappingProxyType({}),
+        **settings: Any,
+    ) -> Measured:
+        """Measure and decide as the engine does; `needed` are facts of gates that this one reads."""
         source = ReferenceSource(path="op/reference.py", code=reference, function="add")
         self.rig.supply(self.modules, source, SEED)
         rule = GATES[gate].rule
         chosen = rule.settings(**settings)
-        bench = self.rig.bench(about, {})
+        found = {
+            name: (Measurement(gate=name, rule=1, state="measured", facts=each.model_dump(mode="json")), "0" * 64)
+            for name, each in needed.items()
+        }
+        bench = self.rig.bench(about, found)
         try:
             facts = GATES[gate].measure(about, bench, chosen).model_dump(mode="json")
             measurement = Measurement(gate=gate, rule=rule.number, state="measured", facts=facts)
