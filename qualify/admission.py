@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -122,6 +122,11 @@ class Admission(Document):
         return self.subject.candidate.route
 
     @property
+    def plain_route(self) -> str:
+        """The route that serves where this admission does not hold."""
+        return self.plain.arm.route if self.plain else self.subject.incumbent.route
+
+    @property
     def sides(self) -> tuple[Side, ...]:
         """Candidate, incumbent and plain, each once."""
         made = [
@@ -144,12 +149,17 @@ class Admission(Document):
             toolkit_build=self.toolkit_build,
         )
 
-    def contradictions(self) -> Iterator[str]:
-        """What cannot be true of an admission that nobody edited, one sentence each."""
+    def contradictions(self, live: Iterable[LiveArm] = ()) -> Iterator[str]:
+        """What cannot be true of an admission that nobody edited, one sentence each.
+
+        A module that is, part for part, a live one of the same identity needs no hash of its own.
+        """
         if self.kind == "measured" and not self.subject.cell.timed:
             yield "it is measured and the cell is not timed"
+        known = {arm.arm.identity: arm.module for arm in live if arm.arm is not None}
         for side in self.sides:
-            if identify("module", self.module(side)) != side.arm.identity:
+            module = self.module(side)
+            if known.get(side.arm.identity) != module and identify("module", module) != side.arm.identity:
                 yield f"the identity of {side.arm.route} is not that of its module"
 
 

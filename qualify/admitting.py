@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qualify import program
 from qualify.admission import Admission, Counts, Parts, PublicOutputs, Side
-from qualify.anchors import Anchors, Gates, conclusive, speed_up
+from qualify.anchors import Anchors, conclusive, speed_up
 from qualify.bench import Rig
 from qualify.contract import Arm, Composed
 from qualify.domain import Domain
@@ -19,10 +19,11 @@ from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.store import now_utc
 from qualify.gate import WorkerLost
 from qualify.judgement import SubjectVerdict
+from qualify.live import reference
+from qualify.plan import Plan
 from qualify.running import Finished, Opened
 from qualify.seeds import split
-from qualify.standing import reference
-from qualify.steps import Digest, Digests
+from qualify.steps import Digest, Digests, Step
 from qualify.subject import Subject
 
 #: The seed of inputs that everyone may know, so that digests of two admissions can be laid side by side.
@@ -30,7 +31,7 @@ PUBLIC_SEED = "7175616c69667931"
 PUBLIC_TIMEOUT_S = 120.0
 
 
-def winners(finished: Finished, gates: Gates) -> tuple[tuple[Subject, SubjectVerdict], ...]:
+def winners(finished: Finished) -> tuple[tuple[Subject, SubjectVerdict], ...]:
     """Of each cell the candidate that passed, the one with the greatest bound if several did; none if none may be."""
     if not finished.verdict.admissible:
         return ()
@@ -38,25 +39,23 @@ def winners(finished: Finished, gates: Gates) -> tuple[tuple[Subject, SubjectVer
     best: dict[str, tuple[Fraction, Subject, SubjectVerdict]] = {}
     for planned in finished.plan.subjects:
         subject, verdict = planned.subject, verdicts[planned.subject.key]
-        if subject.role == "candidate" and verdict.outcome == "pass" and _is_proof(subject, verdict, gates):
-            bound = Fraction(_bound(verdict, gates) or 0)
+        timed, figure = _shown(finished.plan, verdict)
+        if subject.role == "candidate" and verdict.outcome == "pass" and (timed or not subject.cell.timed):
+            bound = Fraction(figure or 0)
             if subject.cell.id not in best or bound > best[subject.cell.id][0]:
                 best[subject.cell.id] = bound, subject, verdict
     return tuple((subject, verdict) for _, subject, verdict in best.values())
 
 
-def _is_proof(subject: Subject, verdict: SubjectVerdict, gates: Gates) -> bool:
-    """Whether a timed cell has a passing gate that may admit a time; nothing else ever admits one."""
-    return not subject.cell.timed or conclusive(verdict, gates) is not None
-
-
-def _bound(verdict: SubjectVerdict, gates: Gates) -> str | None:
-    checks = conclusive(verdict, gates)
-    return None if checks is None else speed_up(checks)
+def _shown(plan: Plan, verdict: SubjectVerdict) -> tuple[bool, str | None]:
+    """Whether a gate that may admit a time passed, and its bound of the speed-up; nothing else ever admits one."""
+    found = verdict.model_dump(mode="json")
+    gate = conclusive(found, {node.gate for node in plan.nodes if node.conclusive})
+    return gate is not None, speed_up(found, gate)
 
 
 def admission(
-    opened: Opened, finished: Finished, subject: Subject, verdict: SubjectVerdict, counts: Counts, gates: Gates
+    opened: Opened, finished: Finished, subject: Subject, verdict: SubjectVerdict, counts: Counts
 ) -> Admission:
     """The admission of one winner."""
     task, plan = opened.task, finished.plan
@@ -80,7 +79,7 @@ def admission(
         board=plan.board,
         object_blake3=built.object_blake3 if built.reproducible else None,
         outputs=public_outputs(task.rig, subject),
-        bound=_bound(verdict, gates) if subject.cell.timed else None,
+        bound=_shown(plan, verdict)[1] if subject.cell.timed else None,
         run=plan.run,
         manifest_sha256=hashlib.sha256((finished.folder / MANIFEST).read_bytes()).hexdigest(),
         counts=counts,
@@ -101,7 +100,7 @@ def public_outputs(rig: Rig, subject: Subject) -> tuple[PublicOutputs, ...] | No
             session.run([program.arena(subject, 1, split(PUBLIC_SEED, "zones"))], PUBLIC_TIMEOUT_S)
             for variant in subject.variants:
                 seed = split(PUBLIC_SEED, variant)
-                steps = (
+                steps: tuple[Step, ...] = (
                     *program.values(subject, variant, seed),
                     *program.poison(subject, split(seed, "poison")),
                     program.run(subject, "candidate"),
@@ -115,9 +114,9 @@ def public_outputs(rig: Rig, subject: Subject) -> tuple[PublicOutputs, ...] | No
     return tuple(found)
 
 
-def counts(entries: Iterable[Entry], operation: str, domain: Domain, cell: str, root: Path, gates: Gates) -> Counts:
+def counts(entries: Iterable[Entry], operation: str, domain: Domain, cell: str, root: Path) -> Counts:
     """What became of every run on record that had the cell in the domain."""
-    anchors = Anchors(root, gates)
+    anchors = Anchors(root)
     seen = {"passed": 0, "failed": 0, "inconclusive": 0, "left_open": 0}
     for entry in entries:
         plan = entry.plan
@@ -134,9 +133,8 @@ def _end(entry: Entry, cell: str, anchors: Anchors) -> str:
     """How a run ended for a cell: by its best candidate."""
     if not entry.sealed:
         return "left_open"
-    verdict = anchors.verdict(entry.plan.run)
-    candidates = [each for each in verdict.subjects if each.role == "candidate"] if verdict else []
-    outcomes = {each.outcome for each in candidates if each.cell == cell}
+    found = anchors.subjects(entry.plan.run).values()
+    outcomes = {each["outcome"] for each in found if each["role"] == "candidate" and each["cell"] == cell}
     if "pass" in outcomes:
         return "passed"
     return "failed" if outcomes == {"fail"} else "inconclusive"

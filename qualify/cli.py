@@ -137,11 +137,10 @@ def check(
     workspace: Workspace = None,
 ) -> None:
     """Close loudly: every admission against the workspace as it is now, without a device; exit 10 if one is closed."""
-    from gates import GATES
     from qualify import inventory
     from qualify.workspace import find_workspace
 
-    raise typer.Exit(inventory.check(find_workspace(workspace), operation, GATES))
+    raise typer.Exit(inventory.check(find_workspace(workspace), operation))
 
 
 @app.command()
@@ -152,11 +151,10 @@ def status(
     """Show what serves every cell in every domain: measured, proven or plain, since when, or closed and why."""
     from datetime import UTC, datetime
 
-    from gates import GATES
     from qualify import inventory
     from qualify.workspace import find_workspace
 
-    raise typer.Exit(inventory.status(find_workspace(workspace), operation, GATES, datetime.now(UTC)))
+    raise typer.Exit(inventory.status(find_workspace(workspace), operation, datetime.now(UTC)))
 
 
 @app.command()
@@ -167,11 +165,10 @@ def select(
     workspace: Workspace = None,
 ) -> None:
     """Serve a dispatcher: print as JSON the route to launch for a cell; plain wherever an admission does not hold."""
-    from gates import GATES
     from qualify import inventory
     from qualify.workspace import find_workspace
 
-    raise typer.Exit(inventory.select(find_workspace(workspace), operation, cell, domain, GATES))
+    raise typer.Exit(inventory.select(find_workspace(workspace), operation, cell, domain))
 
 
 @app.command()

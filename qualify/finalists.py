@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from qualify import cohort
 from qualify.admission import module_differences
-from qualify.anchors import Anchors, Gates, speed_up
+from qualify.anchors import Anchors, speed_up
 from qualify.contract import Module
 from qualify.domain import Domain
 from qualify.errors import EvidenceError, Exit, QualifyError, UsageError
@@ -18,6 +18,7 @@ from qualify.evidence.audit import RunAudit, verify_run
 from qualify.evidence.history import History
 from qualify.identity import identify
 from qualify.judgement import RunVerdict, SubjectVerdict, rules_of
+from qualify.pipeline import Gates
 from qualify.plan import Plan
 from qualify.workspace import evidence_root
 
@@ -63,7 +64,7 @@ def screened(workspace: Path, names: Iterable[str], history: History, gates: Gat
 
     `history` is that of the store, which verified.
     """
-    anchors = Anchors(evidence_root(workspace), gates)
+    anchors = Anchors(evidence_root(workspace))
     return tuple(_screened(workspace, name, history, anchors, gates) for name in names)
 
 
@@ -129,8 +130,9 @@ def passed(runs: Iterable[Screened], cells: Collection[str], gates: Gates) -> Ma
 
 def _figure(subject: SubjectVerdict, gates: Gates) -> Fraction | None:
     """What the last timed gate saw of the speed-up."""
-    shown = [speed_up(item.checks) for item in subject.gates if item.gate in gates and gates[item.gate].timed]
-    return Fraction(shown[-1]) if shown and shown[-1] is not None else None
+    timed = [item.gate for item in subject.gates if item.gate in gates and gates[item.gate].timed]
+    shown = speed_up(subject.model_dump(mode="json"), timed[-1]) if timed else None
+    return None if shown is None else Fraction(shown)
 
 
 def choose(of_cell: Mapping[str, Finalist], routes: Collection[str]) -> tuple[Finalist, ...]:

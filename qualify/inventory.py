@@ -5,35 +5,40 @@ All three read files only: no device, no worker, no code of the workspace (R6.9,
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qualify import admission as admissions
-from qualify import cohort, pipeline
 from qualify.admission import Admission, Difference, Parts
-from qualify.anchors import Anchors, Gates
-from qualify.contract import Cell
+from qualify.anchors import Anchors
 from qualify.domain import Domain
 from qualify.errors import Exit, InputError, UsageError, worst
 from qualify.evidence.problems import printable
 from qualify.model import Json, canonical_bytes
-from qualify.standing import Standing, standings
+from qualify.standing import Standing
 from qualify.workspace import evidence_root, operations
+
+if TYPE_CHECKING:
+    from qualify.cohort import Cohort
+    from qualify.contract import Cell
 
 NO_BUILD = "the toolkit's build is not compared here; screen and promote compare it where the toolkit is"
 
 
-def check(workspace: Path, operation: str | None, gates: Gates) -> Exit:
+def check(workspace: Path, operation: str | None) -> Exit:
     """Print every closed admission with what closed it, and what else the same edit closed.
 
     REJECTED if one is closed, EVIDENCE if what one rests on does not hold. Raises UsageError for an operation that is
     not there, InputError for admissions that promote did not write.
     """
-    anchors = Anchors(evidence_root(workspace), gates)
-    found = [each for name in _admitted(workspace, operation) for each in _standings(workspace, name, anchors)]
+    anchors = Anchors(evidence_root(workspace))
+    with _no_collection():
+        found = [each for name in _admitted(workspace, operation) for each in _standings(workspace, name, anchors)]
     admitted = [each for each in found if each.admission is not None]
     if not admitted:
         print("no admission: plain serves every cell")
@@ -43,6 +48,16 @@ def check(workspace: Path, operation: str | None, gates: Gates) -> Exit:
         print(printable(line))
     print(f"{len(admitted) - len(closed)} open, {len(closed)} closed; {NO_BUILD}")
     return worst({Exit.EVIDENCE if each.unproven else Exit.REJECTED for each in closed})
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Many values and no garbage: looking for it takes an eighth of a check."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _admitted(workspace: Path, operation: str | None) -> tuple[str, ...]:
@@ -64,23 +79,39 @@ def _known(workspace: Path, operation: str) -> None:
 
 
 def _standings(workspace: Path, operation: str, anchors: Anchors) -> Iterator[Standing]:
-    """Every cell of an operation in every domain in which it has admissions; all are closed if the cohort is broken."""
-    domains = admissions.domains(workspace, operation)
+    """Every admitted cell of an operation in every domain; others too, where something has to be composed again."""
+    for domain in admissions.domains(workspace, operation):
+        found = admissions.read(workspace, operation, domain)
+        if all(anchors.untouched(newest.run, workspace) for *_, newest in found.values()):
+            yield from _untouched(operation, domain, found, anchors)
+        else:
+            yield from _composed(workspace, operation, domain, anchors)
+
+
+def _untouched(operation: str, domain: Domain, found: admissions.Admissions, anchors: Anchors) -> Iterator[Standing]:
+    """Nothing that the runs read is another: what composing it again would give is known."""
+    for cell, (*_, newest) in found.items():
+        unproven = (*newest.contradictions(), *anchors.problems(newest, operation, domain, cell))
+        identity, withdrawn = newest.subject.candidate.identity, anchors.withdrawn(newest.run)
+        yield Standing(operation, domain, cell, newest.plain_route, newest, identity, (), withdrawn, unproven)
+
+
+def _composed(workspace: Path, operation: str, domain: Domain, anchors: Anchors) -> Iterable[Standing]:
+    """The cells against the workspace as it is; all are closed if the cohort cannot be read."""
+    from qualify import cohort
+    from qualify.live import standings
+
     try:
         item = cohort.load(workspace, operation)
     except InputError as error:
-        for domain in domains:
-            yield from _broken(workspace, operation, domain, error)
-        return
-    for domain in domains:
-        yield from standings(item, domain, None, anchors)
+        return _broken(workspace, operation, domain, error)
+    return standings(item, domain, None, anchors)
 
 
 def _broken(workspace: Path, operation: str, domain: Domain, error: InputError) -> Iterator[Standing]:
     moved = (Difference(error.where, error.expected, error.got),)
     for cell, found in admissions.read(workspace, operation, domain).items():
-        plain = found[-1].plain.arm.route if found[-1].plain else found[-1].subject.incumbent.route
-        yield Standing(operation, domain, cell, plain, found[-1], moved=moved)
+        yield Standing(operation, domain, cell, found[-1].plain_route, found[-1], moved=moved)
 
 
 def _closed(closed: Iterable[Standing]) -> Iterator[str]:
@@ -106,7 +137,7 @@ def _identities(each: Standing) -> str:
 # Status -------------------------------------------------------------------------------------------------------------
 
 
-def status(workspace: Path, operation: str | None, gates: Gates, now: datetime) -> Exit:
+def status(workspace: Path, operation: str | None, now: datetime) -> Exit:
     """Print every cell in every domain: what serves it, measured or proven, since when, or closed and why."""
     from rich.console import Console
     from rich.table import Table
@@ -114,7 +145,7 @@ def status(workspace: Path, operation: str | None, gates: Gates, now: datetime) 
     view = Table(title_justify="left")
     for column in ("operation", "cell", "domain", "served by", "admission", "age", "why"):
         view.add_column(column, no_wrap=column != "why")
-    anchors = Anchors(evidence_root(workspace), gates)
+    anchors = Anchors(evidence_root(workspace))
     if operation is not None:
         _known(workspace, operation)
     for each in _all(workspace, operation, anchors):
@@ -127,6 +158,9 @@ def status(workspace: Path, operation: str | None, gates: Gates, now: datetime) 
 
 def _all(workspace: Path, operation: str | None, anchors: Anchors) -> Iterator[Standing]:
     """Every cell of every operation in every domain that is planned or has admissions."""
+    from qualify import cohort, pipeline
+    from qualify.live import standings
+
     planned = pipeline.load(workspace).domains
     for name in operations(workspace) if operation is None else (operation,):
         item, with_admissions = cohort.load(workspace, name), admissions.domains(workspace, name)
@@ -160,12 +194,15 @@ def _age(each: Standing, now: datetime) -> str:
 # Select -------------------------------------------------------------------------------------------------------------
 
 
-def select(workspace: Path, operation: str, cell: str, domain: str, gates: Gates) -> Exit:
+def select(workspace: Path, operation: str, cell: str, domain: str) -> Exit:
     """Print what a dispatcher launches for a cell as canonical JSON: the admitted route while it is open, else plain.
 
     DONE if nothing is closed, REJECTED or EVIDENCE if the cell has an admission that does not hold. Raises UsageError
     for an operation or a cell that is not there and for what is no domain.
     """
+    from qualify import cohort
+    from qualify.live import standings
+
     _known(workspace, operation)
     item, where = cohort.load(workspace, operation), _domain(domain)
     wanted = next((each for each in item.cells if each.id == cell), None)
@@ -173,7 +210,7 @@ def select(workspace: Path, operation: str, cell: str, domain: str, gates: Gates
         raise UsageError(
             f"expected a cell of {operation} ({', '.join(item.cell_ids)}), got {cell}", fix="name one of them"
         )
-    anchors = Anchors(evidence_root(workspace), gates)
+    anchors = Anchors(evidence_root(workspace))
     found = next(each for each in standings(item, where, None, anchors, cells={cell}))
     sys.stdout.write(canonical_bytes(_selected(item, wanted, found)).decode())
     if found.admission is None or found.is_open:
@@ -191,8 +228,10 @@ def _domain(text: str) -> Domain:
         ) from error
 
 
-def _selected(item: cohort.Cohort, cell: Cell, found: Standing) -> dict[str, Json]:
+def _selected(item: Cohort, cell: Cell, found: Standing) -> dict[str, Json]:
     """Everything that a dispatcher needs to build and launch, and why if it is not what was admitted."""
+    from qualify.cohort import compose
+
     made = {
         "operation": found.operation,
         "cell": found.cell,
@@ -203,7 +242,7 @@ def _selected(item: cohort.Cohort, cell: Cell, found: Standing) -> dict[str, Jso
     }
     if found.admission is not None and found.is_open:
         return {**made, **_of_admission(found.admission)}
-    plain = cohort.compose(item, cell, item.routes[found.plain], found.domain, "")
+    plain = compose(item, cell, item.routes[found.plain], found.domain, "")
     if plain.composed is None or plain.arm is None:
         error = plain.arm.error if plain.arm else plain.falls_back
         raise UsageError(f"plain of {found} cannot be composed: {error}", fix="mend the plain route")

@@ -8,6 +8,7 @@ that alone refuses duplicate keys, NaN, floats and every other second spelling (
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
@@ -25,6 +26,9 @@ from qualify.errors import DocumentError
 
 MAX_DOCUMENT_BYTES = 4 << 20  # A plan of a thousand subjects is under 3 MiB; facts are far smaller.
 MAX_DEPTH = 24  # The deepest document of ours, a plan's subjects, nests 12 levels.
+#: A JSON string; what an unfinished one would hide is counted.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 MAX_INTEGER = (1 << 63) - 1  # Integers fit int64, so that any reader in any language holds them exactly.
 
 
@@ -111,19 +115,10 @@ def check_shape(data: bytes, limit_bytes: int) -> None:
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
     depth = 0
-    in_string = escaped = False
-    for byte in data:
-        if in_string:
-            in_string = escaped or byte != 0x22
-            escaped = not escaped and byte == 0x5C
-        elif byte == 0x22:
-            in_string, escaped = True, False
-        elif byte in b"[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise DocumentError(f"nested deeper than {MAX_DEPTH} levels")
-        elif byte in b"]}":
-            depth -= 1
+    for bracket in _STRING.sub(b"", data).translate(None, _NO_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise DocumentError(f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _first_line(error: Exception) -> str:

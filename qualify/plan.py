@@ -13,7 +13,10 @@ __all__ = ["FallsBack", "Measurement", "Node", "Omitted", "Plan", "Planned", "Ru
 
 
 class Node(Document):
-    """One gate of the plan, in order: its rule, its settings, what it needs and where it runs."""
+    """One gate of the plan, in order: its rule, its settings, what it needs and where it runs.
+
+    `conclusive` is whether its pass admits a time, as the gate itself says.
+    """
 
     gate: Name
     rule: int
@@ -22,6 +25,7 @@ class Node(Document):
     needs: tuple[Name, ...]
     cost_s: Ratio
     source_blake3: Hex64
+    conclusive: bool = False
 
 
 class Omitted(Document):
@@ -48,7 +52,10 @@ class FallsBack(Document):
 
 
 class Plan(Document):
-    """`opened/<run>.json`. `after` holds the SHA-256 of every head seen at opening (R11.1)."""
+    """`opened/<run>.json`. `after` holds the SHA-256 of every head seen at opening (R11.1).
+
+    `reference` is the exact reference, an input of the run, with its function: `cohorts/add/reference.py:add`.
+    """
 
     format: Literal[1] = 1
     judgement: int
@@ -58,6 +65,7 @@ class Plan(Document):
     until: Name | None
     operation: Segment
     dispatcher_revision: int
+    reference: str | None = None
     domain: Domain
     toolkit_build: str
     board: Board | None

@@ -19,9 +19,10 @@ from qualify.evidence.promotions import attempt, contest
 from qualify.evidence.store import Store
 from qualify.finalists import Finalist, Screened, check_unmoved, choose, passed, screened
 from qualify.judgement import RunVerdict
+from qualify.live import standings
 from qualify.plan import Plan
 from qualify.running import Finished, Opened, Task, begin, finish
-from qualify.standing import Standing, closed, standings
+from qualify.standing import Standing, closed
 from qualify.subject import Subject
 from qualify.workspace import PIPELINES, evidence_root
 
@@ -144,7 +145,7 @@ class _Promotion:
     ) -> None:
         """A time is admitted by a gate that is enough for one, or not at all."""
         nodes = pipelines.order(name, "promote", self.domain, self.gates)
-        if any(self.gates[node.gate].timed and self.gates[node.gate].conclusive for node in nodes):
+        if any(node.conclusive for node in nodes):
             return
         timed = {cell.id for cell in item.cells if cell.timed} & {finalist.cell for finalist in finalists}
         if timed:
@@ -156,7 +157,7 @@ class _Promotion:
             )
 
     def _measure(self, finalists: list[Finalist], task: Task) -> None:
-        anchors = Anchors(self.store.root, self.gates)
+        anchors = Anchors(self.store.root)
         with admissions.alone(self.request.workspace, self.operation):
             before = {
                 standing.cell: standing
@@ -216,15 +217,15 @@ class _Promotion:
     def _admit(self, opened: Opened, finished: Finished, before: Mapping[str, Standing]) -> None:
         """Append what won, unless another promotion was admitted to the cell meanwhile."""
         workspace, root = self.request.workspace, self.store.root
-        won = {subject.cell.id: (subject, verdict) for subject, verdict in winners(finished, self.gates)}
+        won = {subject.cell.id: (subject, verdict) for subject, verdict in winners(finished)}
         won = {cell: won[cell] for cell in self._in_time(won, before)}
         if not won:
             return
         entries = self.store.listing()
         made: dict[str, Admission] = {}
         for cell, (subject, verdict) in won.items():
-            seen = counts(entries, self.operation, self.domain, cell, root, self.gates)
-            made[cell] = admission(opened, finished, subject, verdict, seen, self.gates)
+            seen = counts(entries, self.operation, self.domain, cell, root)
+            made[cell] = admission(opened, finished, subject, verdict, seen)
         with admissions.alone(workspace, self.operation):
             made = {cell: made[cell] for cell in self._in_time(made, before)}
             if made:

@@ -108,6 +108,7 @@ def _plan(task: Task, after: tuple[str, ...], seed: bytes, gates: Gates) -> Plan
         until=task.until,
         operation=item.operation,
         dispatcher_revision=item.dispatcher_revision,
+        reference=f"{item.reference.path}:{item.reference.function}",
         domain=domain,
         toolkit_build=rig.toolkit_build,
         board=rig.board,

@@ -15,9 +15,10 @@ from qualify.engine import Gates, Progress
 from qualify.errors import Exit, NothingSelected, RigError, UsageError, worst
 from qualify.evidence.store import Store
 from qualify.judgement import RunVerdict
+from qualify.live import standings
 from qualify.plan import Plan
 from qualify.running import Task, begin, finish
-from qualify.standing import closed, standings
+from qualify.standing import closed
 from qualify.workspace import PIPELINES, evidence_root, operations
 
 
@@ -155,7 +156,7 @@ class _Screening:
 
     def _incumbents(self, item: cohort.Cohort, domain: Domain, rig: Rig, store: Store) -> dict[str, str]:
         """The admitted route of each cell whose admission is open here; plain is the incumbent of every other."""
-        found = standings(item, domain, rig.toolkit_build, Anchors(store.root, self.gates))
+        found = standings(item, domain, rig.toolkit_build, Anchors(store.root))
         for standing in found:
             if standing.admission is not None and not standing.is_open:
                 self.screened.notes.append(closed(standing))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import prod
 from typing import get_args
 
@@ -209,14 +210,20 @@ def _check_promises(source: Source, field: Field, argument: Argument) -> None:
     except ValueError as error:
         got, fix = str(argument.align), "write a power of two"
         raise source.error((*field, "align"), expected=str(error), got=got, fix=fix) from error
-    fill = argument.fill
-    if fill is None:
-        return
+    unfit = argument.fill and _unfit(argument.name, argument.kind, argument.dtype, argument.fill)
+    if unfit:
+        expected, got, fix = unfit
+        raise source.error((*field, "fill"), expected=expected, got=got, fix=fix)
+
+
+@lru_cache(maxsize=1024)
+def _unfit(name: str, kind: ArgumentKind, dtype: str, fill: Fill) -> tuple[str, str, str] | None:
+    """What was expected of a distribution, what it is and how to mend it; None if it is fit, whatever the shape."""
     spread = ratio(fill.normal.scale) if fill.normal else ratio(fill.uniform.high) - ratio(fill.uniform.low)  # type: ignore[union-attr]
     if spread <= 0:
-        got = fill.canonical().decode().strip()
-        raise source.error((*field, "fill"), expected="values that differ", got=got, fix="write a scale above 0")
+        return "values that differ", fill.canonical().decode().strip(), "write a scale above 0"
     try:
-        recipe(argument, "ordinary", "0" * 16)
+        recipe(Argument(name=name, kind=kind, dtype=dtype, fill=fill), "ordinary", "0" * 16)
     except ValueError as error:
-        raise source.error((*field, "fill"), expected=str(error), got="more", fix="write smaller values") from error
+        return str(error), "more", "write smaller values"
+    return None

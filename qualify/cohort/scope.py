@@ -69,6 +69,8 @@ class Scope:
 
     def text(self, field: Field, template: str, **more: str) -> str:
         """A template with the cell's names and integers, and `more`, filled in."""
+        if "{" not in template and "}" not in template:
+            return template
         integers = {name: str(value) for name, value in self.cell.integers.items()}
         return fill_in(self.source, field, template, {**integers, **self.cell.names, **more})
 

@@ -22,7 +22,7 @@ TOLD = {"counts", "outputs", "admitted_utc"}
 
 def check(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> tuple[Exit, str]:
     capsys.readouterr()
-    code = inventory.check(workspace.path, None, beds.gates())
+    code = inventory.check(workspace.path, None)
     return code, capsys.readouterr().out
 
 
@@ -241,7 +241,7 @@ def test_an_admission_of_another_cell_is_none_of_this_one(
 def test_a_file_that_promote_did_not_write_is_refused(workspace: Workspace, text: str) -> None:
     file(workspace).write_text(text)
     with pytest.raises(InputError, match=r"cohorts/add/admissions/pocl-3\.0--") as found:
-        inventory.check(workspace.path, None, beds.gates())
+        inventory.check(workspace.path, None)
     assert found.value.fix.startswith("restore ")
 
 

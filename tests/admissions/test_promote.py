@@ -78,7 +78,7 @@ def test_a_loser_is_rejected_and_no_other_name_and_no_comment_makes_it_a_first_a
     assert "add large in pocl-3.0/" in note
     assert "fast is closed, plain is the incumbent: cohorts/common/opencl.h moved" in note
     entries = Store(workspace.path / "evidence").listing()
-    seen = counts(entries, "add", subject.domain, "large", workspace.path / "evidence", beds.gates())
+    seen = counts(entries, "add", subject.domain, "large", workspace.path / "evidence")
     assert (seen.opened, seen.passed, seen.failed, seen.left_open) == (4, 3, 1, 0)
 
 
@@ -104,10 +104,10 @@ def test_the_next_route_is_measured_against_the_admitted_one_and_appended(worksp
     older, newer = admissions(workspace)["large"]
     assert older == json.loads(first)["large"][0]
     assert (newer["subject"]["candidate"]["route"], newer["plain"]["arm"]["route"]) == ("other", "plain")
-    assert inventory.check(workspace.path, None, beds.gates()) is Exit.DONE
+    assert inventory.check(workspace.path, None) is Exit.DONE
 
     reword(workspace, "add/fast.k")
-    assert inventory.check(workspace.path, None, beds.gates()) is Exit.REJECTED, "its incumbent moved"
+    assert inventory.check(workspace.path, None) is Exit.REJECTED, "its incumbent moved"
 
 
 def test_what_serves_already_is_not_promoted_again(workspace: Workspace, run: str) -> None:

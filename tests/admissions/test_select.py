@@ -9,7 +9,6 @@ import pytest
 
 from qualify import inventory
 from qualify.errors import Exit, UsageError
-from tests.admissions import beds
 from tests.cli.workspaces import Workspace
 
 
@@ -21,7 +20,7 @@ def select(
     workspace: Workspace, capsys: pytest.CaptureFixture[str], cell: str = "large", where: str | None = None
 ) -> tuple[Exit, dict[str, Any]]:
     capsys.readouterr()
-    code = inventory.select(workspace.path, "add", cell, where or domain(workspace), beds.gates())
+    code = inventory.select(workspace.path, "add", cell, where or domain(workspace))
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return code, found
 
@@ -71,13 +70,13 @@ def test_plain_serves_where_the_admission_is_closed_and_the_exit_code_is_loud(
 )
 def test_what_is_not_there_is_refused(workspace: Workspace, operation: str, cell: str, where: str, says: str) -> None:
     with pytest.raises(UsageError, match=f"expected {says}"):
-        inventory.select(workspace.path, operation, cell, where or domain(workspace), beds.gates())
+        inventory.select(workspace.path, operation, cell, where or domain(workspace))
 
 
 def status(workspace: Workspace, capsys: pytest.CaptureFixture[str], later: timedelta) -> list[list[str]]:
     """The table's rows."""
     capsys.readouterr()
-    assert inventory.status(workspace.path, None, beds.gates(), datetime.now(UTC) + later) is Exit.DONE
+    assert inventory.status(workspace.path, None, datetime.now(UTC) + later) is Exit.DONE
     lines = capsys.readouterr().out.splitlines()
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
 

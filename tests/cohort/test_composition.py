@@ -58,8 +58,8 @@ def test_plain_is_first_in_each_cell_and_is_its_own_incumbent(tmp_path: Path) ->
 def test_filters_keep_plain_and_may_leave_nothing(tmp_path: Path) -> None:
     loaded = cohort.load(write(tmp_path), "scale")
 
-    def keys(**filters: set[str]) -> list[tuple[str, str]]:
-        found = cohort.subjects(loaded, OPENCL, LIMITS, "b", **filters)
+    def keys(cells: set[str] | None = None, routes: set[str] | None = None) -> list[tuple[str, str]]:
+        found = cohort.subjects(loaded, OPENCL, LIMITS, "b", cells=cells, routes=routes)
         return [item.key for item in found.subjects]
 
     assert keys(routes={"fast"}) == [("big", "plain"), ("big", "fast")]

@@ -1,0 +1,236 @@
+"""`qualify check` of 500 admissions, whole process, beside reading the same files with json in a bare Python."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from qualify import __version__, cohort
+from qualify.admission import Admission, Counts, Parts, append
+from qualify.contract import Arm, Cell, Module
+from qualify.domain import Board, Domain, Limits
+from qualify.evidence import layout, manifest
+from qualify.judgement import JUDGEMENT, GateVerdict, RunVerdict, SubjectVerdict
+from qualify.live import reference
+from qualify.plan import Node, Plan, Planned, RunRecord
+from qualify.subject import Subject
+from qualify.verdict import Check
+
+OPERATIONS, CELLS, REPEATS = 10, 50, 9
+TARGET_S = 0.5
+BUILD = "a build"
+DOMAIN = Domain(toolkit="pocl-3.0", arch="bench")
+LIMITS = Limits(source="bench")
+BOARD = Board(name="bench", uuid="0", driver="0", addressing="host", limits=LIMITS)
+COHORT = """\
+operation: {operation}
+dispatcher_revision: 1
+arguments:
+  - {{name: y, kind: output, dtype: "{{dtype}}", shape: [rows, cols], align: 16}}
+  - name: x
+    kind: input
+    dtype: "{{dtype}}"
+    shape: [rows, cols]
+    align: 16
+    fill: {{normal: {{mean: 0.3, scale: 1.7}}}}
+  - {{name: w, kind: input, dtype: float32, shape: [cols], align: 16}}
+  - {{name: rows, kind: scalar, dtype: int32, value: rows}}
+  - {{name: cols, kind: scalar, dtype: int32, value: cols}}
+cells:
+{cells}
+routes:
+  plain: {{fragments: ["common/{{runtime}}.h", plain.k], launches: [{{symbol: plain, grid: [rows], block: [256]}}]}}
+  fast:
+    fragments: ["common/{{runtime}}.h", fast.k]
+    launches: [{{symbol: fast, grid: ["ceil_div(rows, 8)"], block: [256]}}]
+    admits: "cols % 4 == 0"
+    defines: {{T: "{{dtype}}"}}
+plain: plain
+bits: own
+numeric: {{multiple: 2, floor_ulp: 4, cap_relative: 1e-5}}
+reference: reference.py:exact
+"""
+KERNEL = '#include "common/opencl.h"\n' + "/* a kernel of the usual length */\n" * 200
+READ = (
+    "import glob, json, sys\nfor path in glob.glob(sys.argv[1] + '/cohorts/*/admissions/*.json'): json.load(open(path))"
+)
+
+
+def main() -> int:
+    """Make the workspace, time both in turns, print the medians and their ratio."""
+    with TemporaryDirectory() as folder:
+        workspace = Path(folder)
+        (workspace / "pipelines.yaml").touch()
+        for number in range(OPERATIONS):
+            make(workspace, f"operation_{number}")
+        commands = {
+            "json": (sys.executable, "-c", READ, folder),
+            "check": (str(Path(sys.executable).with_name("qualify")), "check", "--workspace", folder),
+        }
+        found: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(REPEATS):
+            for name, command in commands.items():
+                started = time.monotonic()
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                found[name].append(time.monotonic() - started)
+        assert done.stdout.startswith(f"{OPERATIONS * CELLS} open, 0 closed"), done.stdout
+    medians = {name: statistics.median(times) for name, times in found.items()}
+    ratio = medians["check"] / medians["json"]
+    print(f"{OPERATIONS * CELLS} admissions in {OPERATIONS} operations, median of {REPEATS}, whole process")
+    print(f"  python reads the files with json {medians['json'] * 1000:5.0f} ms")
+    print(f"  qualify check                    {medians['check'] * 1000:5.0f} ms, {ratio:.1f} x")
+    return int(medians["check"] > TARGET_S)
+
+
+def make(workspace: Path, operation: str) -> None:
+    """An operation whose every cell is admitted, and as much of the run behind it as a check reads."""
+    folder = workspace / "cohorts" / operation
+    folder.mkdir(parents=True)
+    (workspace / "cohorts/common").mkdir(exist_ok=True)
+    (workspace / "cohorts/common/opencl.h").write_text(KERNEL.replace("#include", "//"))
+    for name in ("plain.k", "fast.k"):
+        (folder / name).write_text(KERNEL)
+    (folder / "reference.py").write_text("def exact(cell, inputs):\n    return {}\n")
+    cells = "\n".join(f"  - {{id: f32-{n}x512, dtype: float32, rows: {n}, cols: 512}}" for n in range(1, CELLS + 1))
+    (folder / "cohort.yaml").write_text(COHORT.format(operation=operation, cells=cells))
+    item = cohort.load(workspace, operation)
+    subjects = [subject for cell in item.cells for subject in subjects_of(item, cell)]
+    run = f"run-of-{operation}"
+    manifest_sha256 = keep(workspace / "evidence/runs" / run, planned(item, run, subjects), verdict(run, subjects))
+    admitted = {each.cell.id: admission(item, each, run, manifest_sha256) for each in subjects if each.role != "plain"}
+    append(workspace, operation, DOMAIN, admitted)
+
+
+def module_of(item: cohort.Cohort, cell: Cell, route: str) -> tuple[Arm, Module]:
+    """A route of a cell, composed."""
+    made = cohort.compose(item, cell, item.routes[route], DOMAIN, BUILD)
+    assert made.arm is not None
+    assert made.composed is not None
+    return made.arm, made.composed.module
+
+
+def subjects_of(item: cohort.Cohort, cell: Cell) -> list[Subject]:
+    """Plain and fast of a cell."""
+    plain, fast = (module_of(item, cell, route)[0] for route in ("plain", "fast"))
+    return [cohort.subject(item, DOMAIN, LIMITS, cell, arm, plain) for arm in (plain, fast)]
+
+
+def planned(item: cohort.Cohort, run: str, subjects: list[Subject]) -> Plan:
+    """The plan of a promotion of one gate."""
+    node = Node(
+        gate="timing",
+        rule=1,
+        runs_on="device",
+        settings={},
+        needs=(),
+        cost_s="1",
+        source_blake3="0" * 64,
+        conclusive=True,
+    )
+    return Plan(
+        judgement=JUDGEMENT,
+        run=run,
+        command="promote",
+        pipeline="default",
+        until=None,
+        operation=item.operation,
+        dispatcher_revision=1,
+        reference=f"{item.reference.path}:{item.reference.function}",
+        domain=DOMAIN,
+        toolkit_build=BUILD,
+        board=BOARD,
+        after=(),
+        nodes=(node,),
+        subjects=tuple(Planned(subject=each, gates=() if each.role == "plain" else ("timing",)) for each in subjects),
+        falls_back=(),
+        seed_sha256="0" * 64,
+        inputs_sha256={path: hashlib.sha256(data).hexdigest() for path, data in item.inputs.items()},
+    )
+
+
+def verdict(run: str, subjects: list[Subject]) -> RunVerdict:
+    """Everything passes."""
+    faster = Check(name="faster", got="at least 1.25", want="above 1", holds=True)
+    others = tuple(Check(name=f"check_{n}", got="as wanted", want="as wanted", holds=True) for n in range(12))
+    timing = GateVerdict(gate="timing", rule=1, state="measured", outcome="pass", checks=(faster, *others), notes=())
+    return RunVerdict(
+        run=run,
+        operation=subjects[0].operation,
+        domain=DOMAIN,
+        trust=DOMAIN.trust,
+        addressing="host",
+        partial=False,
+        admissible=True,
+        reasons=(),
+        subjects=tuple(
+            SubjectVerdict(
+                cell=each.cell.id,
+                route=each.candidate.route,
+                role=each.role,
+                outcome="pass",
+                closed_by=None,
+                gates=() if each.role == "plain" else (timing,),
+            )
+            for each in subjects
+        ),
+    )
+
+
+def keep(folder: Path, plan: Plan, verdict: RunVerdict) -> str:
+    """The files that a check reads, and the digest of their manifest, which lists all that a run has."""
+    folder.mkdir(parents=True)
+    record = RunRecord(
+        run=plan.run,
+        seed="0" * 64,
+        ended="complete",
+        started_utc="2026-01-01T00:00:00Z",
+        ended_utc="2026-01-01T00:00:01Z",
+        versions={"qualify": __version__},
+        rig=None,
+    )
+    files = {
+        layout.PLAN: plan.canonical(),
+        layout.RECORD: record.canonical(),
+        layout.VERDICT: verdict.canonical(),
+    }
+    for path, data in files.items():
+        (folder / path).write_bytes(data)
+    for each in plan.subjects:
+        files[f"{layout.subject_folder(each.subject.key)}/{layout.SUBJECT}"] = each.subject.canonical()
+        files |= {layout.measurement_path(each.subject.key, f"gate_{n}"): b"" for n in range(8)}
+    data = manifest.write({path: hashlib.sha256(data).hexdigest() for path, data in files.items()})
+    (folder / manifest.MANIFEST).write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def admission(item: cohort.Cohort, subject: Subject, run: str, manifest_sha256: str) -> Admission:
+    """What promote would write of a subject."""
+    candidate, incumbent = (module_of(item, subject.cell, route)[1] for route in ("fast", "plain"))
+    return Admission(
+        kind="measured",
+        subject=subject,
+        toolkit_build=BUILD,
+        candidate=Parts.of(candidate),
+        incumbent=Parts.of(incumbent),
+        plain=None,
+        reference=reference(item),
+        dispatcher_revision=1,
+        pipeline="default",
+        board=BOARD,
+        object_blake3=None,
+        outputs=None,
+        bound="1.25",
+        run=run,
+        manifest_sha256=manifest_sha256,
+        counts=Counts(opened=2, passed=2, failed=0, inconclusive=0, left_open=0),
+        admitted_utc="2026-01-01T00:00:00Z",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
