@@ -1,12 +1,18 @@
-"""`qualify check` of 500 admissions, whole process, beside reading the same files with json in a bare Python."""
+"""`qualify check` of 500 admissions, whole process, beside reading the same files with json in a bare Python.
+
+Once nothing has moved, once a comment of the one fragment that all modules share, so that every cell is composed
+again and closed.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,7 +27,7 @@ from qualify.plan import Node, Plan, Planned, RunRecord
 from qualify.subject import Subject
 from qualify.verdict import Check
 
-OPERATIONS, CELLS, REPEATS = 10, 50, 9
+OPERATIONS, CELLS, ROUNDS = 10, 50, 9
 TARGET_S = 0.5
 BUILD = "a build"
 DOMAIN = Domain(toolkit="pocl-3.0", arch="bench")
@@ -62,29 +68,43 @@ READ = (
 
 
 def main() -> int:
-    """Make the workspace, time both in turns, print the medians and their ratio."""
+    """Make the workspaces, time all in turns, print medians and ratios. Returns 1 if a check is over the target."""
     with TemporaryDirectory() as folder:
-        workspace = Path(folder)
+        workspace, edited = Path(folder) / "as-admitted", Path(folder) / "edited"
+        workspace.mkdir()
         (workspace / "pipelines.yaml").touch()
         for number in range(OPERATIONS):
             make(workspace, f"operation_{number}")
+        shutil.copytree(workspace, edited)
+        (edited / "cohorts/common/opencl.h").write_text("/* reworded */\n")
+        qualify = str(Path(sys.executable).with_name("qualify"))
         commands = {
-            "json": (sys.executable, "-c", READ, folder),
-            "check": (str(Path(sys.executable).with_name("qualify")), "check", "--workspace", folder),
+            "python reads the files with json": (sys.executable, "-c", READ, str(workspace)),
+            "qualify check, nothing moved": (qualify, "check", "--workspace", str(workspace)),
+            "qualify check, all closed": (qualify, "check", "--workspace", str(edited)),
         }
-        found: dict[str, list[float]] = {name: [] for name in commands}
-        for _ in range(REPEATS):
-            for name, command in commands.items():
-                started = time.monotonic()
-                done = subprocess.run(command, check=True, capture_output=True, text=True)
-                found[name].append(time.monotonic() - started)
-        assert done.stdout.startswith(f"{OPERATIONS * CELLS} open, 0 closed"), done.stdout
+        found = rounds(commands)
     medians = {name: statistics.median(times) for name, times in found.items()}
-    ratio = medians["check"] / medians["json"]
-    print(f"{OPERATIONS * CELLS} admissions in {OPERATIONS} operations, median of {REPEATS}, whole process")
-    print(f"  python reads the files with json {medians['json'] * 1000:5.0f} ms")
-    print(f"  qualify check                    {medians['check'] * 1000:5.0f} ms, {ratio:.1f} x")
-    return int(medians["check"] > TARGET_S)
+    read, *checks = medians
+    print(f"{OPERATIONS * CELLS} admissions in {OPERATIONS} operations, median of {ROUNDS}, whole process")
+    for name, seconds in medians.items():
+        print(f"{name:<34} {seconds * 1000:>6.0f} ms {seconds / medians[read]:>6.1f} x")
+    met = all(medians[name] <= TARGET_S for name in checks)
+    print(f"target: under {TARGET_S * 1000:.0f} ms: {'met' if met else 'missed'}")
+    return 0 if met else 1
+
+
+def rounds(commands: Mapping[str, tuple[str, ...]]) -> dict[str, list[float]]:
+    """Seconds of each command in each round; what the checks say is checked too."""
+    said = {"qualify check, nothing moved": "500 open, 0 closed", "qualify check, all closed": "0 open, 500 closed"}
+    found: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(ROUNDS):
+        for name in list(commands)[:: 1 if number % 2 else -1]:
+            started = time.perf_counter()
+            done = subprocess.run(commands[name], check=False, capture_output=True, text=True)
+            found[name].append(time.perf_counter() - started)
+            assert said.get(name, "") in done.stdout, done
+    return found
 
 
 def make(workspace: Path, operation: str) -> None:
