@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -149,17 +149,12 @@ class Admission(Document):
             toolkit_build=self.toolkit_build,
         )
 
-    def contradictions(self, live: Iterable[LiveArm] = ()) -> Iterator[str]:
-        """What cannot be true of an admission that nobody edited, one sentence each.
-
-        A module that is, part for part, a live one of the same identity needs no hash of its own.
-        """
+    def contradictions(self) -> Iterator[str]:
+        """What cannot be true of an admission that nobody edited, one sentence each."""
         if self.kind == "measured" and not self.subject.cell.timed:
             yield "it is measured and the cell is not timed"
-        known = {arm.arm.identity: arm.module for arm in live if arm.arm is not None}
         for side in self.sides:
-            module = self.module(side)
-            if known.get(side.arm.identity) != module and identify("module", module) != side.arm.identity:
+            if identify("module", self.module(side)) != side.arm.identity:
                 yield f"the identity of {side.arm.route} is not that of its module"
 
 
@@ -319,15 +314,16 @@ def differences(admission: Admission, live: Live) -> tuple[Difference, ...]:
 
 
 def _arm(admission: Admission, side: Side, live: LiveArm) -> Iterator[Difference]:
-    """How an arm's module moved; nothing where its identity is the admitted one."""
+    """How an arm's module moved; nothing where identity and module are the admitted ones."""
     route = f"route {side.arm.route}"
     if live.arm is None or live.module is None:
         why = live.why or (live.arm.error if live.arm else None) or "gone"
         yield Difference(route, "admitted", _short(why))
         return
-    if live.arm.identity == side.arm.identity:
+    was = admission.module(side)
+    if live.arm.identity == side.arm.identity and live.module == was:
         return
-    found = list(module_differences(admission.module(side), live.module, side.arm.route))
+    found = list(module_differences(was, live.module, side.arm.route))
     yield from found or [Difference(f"{route} identity", str(side.arm.identity), str(live.arm.identity))]
 
 

@@ -85,7 +85,7 @@ def _standings(workspace: Path, operation: str, anchors: Anchors) -> Iterator[St
         if all(anchors.untouched(newest.run, workspace) for *_, newest in found.values()):
             yield from _untouched(operation, domain, found, anchors)
         else:
-            yield from _composed(workspace, operation, domain, anchors)
+            yield from _composed(workspace, operation, domain, found, anchors)
 
 
 def _untouched(operation: str, domain: Domain, found: admissions.Admissions, anchors: Anchors) -> Iterator[Standing]:
@@ -96,7 +96,9 @@ def _untouched(operation: str, domain: Domain, found: admissions.Admissions, anc
         yield Standing(operation, domain, cell, newest.plain_route, newest, identity, (), withdrawn, unproven)
 
 
-def _composed(workspace: Path, operation: str, domain: Domain, anchors: Anchors) -> Iterable[Standing]:
+def _composed(
+    workspace: Path, operation: str, domain: Domain, found: admissions.Admissions, anchors: Anchors
+) -> Iterable[Standing]:
     """The cells against the workspace as it is; all are closed if the cohort cannot be read."""
     from qualify import cohort
     from qualify.live import standings
@@ -104,14 +106,14 @@ def _composed(workspace: Path, operation: str, domain: Domain, anchors: Anchors)
     try:
         item = cohort.load(workspace, operation)
     except InputError as error:
-        return _broken(workspace, operation, domain, error)
-    return standings(item, domain, None, anchors)
+        return _broken(operation, domain, found, error)
+    return standings(item, domain, None, anchors, found=found)
 
 
-def _broken(workspace: Path, operation: str, domain: Domain, error: InputError) -> Iterator[Standing]:
+def _broken(operation: str, domain: Domain, found: admissions.Admissions, error: InputError) -> Iterator[Standing]:
     moved = (Difference(error.where, error.expected, error.got),)
-    for cell, found in admissions.read(workspace, operation, domain).items():
-        yield Standing(operation, domain, cell, found[-1].plain_route, found[-1], moved=moved)
+    for cell, (*_, newest) in found.items():
+        yield Standing(operation, domain, cell, newest.plain_route, newest, moved=moved)
 
 
 def _closed(closed: Iterable[Standing]) -> Iterator[str]:

@@ -27,14 +27,17 @@ def standings(
     toolkit_build: str | None,
     anchors: Anchors,
     cells: Collection[str] | None = None,
+    found: admissions.Admissions | None = None,
 ) -> tuple[Standing, ...]:
     """Every cell of a cohort in a domain, then admitted cells that are gone; or the named cells only.
+
+    `found` are its admissions, if they were read already; else they are an input of the run that follows.
 
     `toolkit_build` is what is installed here, None where that is not known: then it is not compared. Raises InputError
     for a malformed file of admissions.
     """
     reader = _Reader(item, domain, toolkit_build)
-    found = read(item, domain)
+    found = read(item, domain) if found is None else found
     gone = [cell for cell in found if cell not in item.cell_ids]
     wanted = [cell for cell in (*item.cell_ids, *gone) if cells is None or cell in cells]
     return tuple(_standing(reader, cell, found, anchors) for cell in wanted)
@@ -53,7 +56,7 @@ def _standing(reader: _Reader, cell: str, found: admissions.Admissions, anchors:
     if cell not in found:
         return Standing(operation, reader.domain, cell, plain)
     newest = found[cell][-1]
-    live_identity, moved, contradictions = reader.moved(cell, newest)
+    live_identity, moved = reader.moved(cell, newest)
     return Standing(
         operation,
         reader.domain,
@@ -63,7 +66,7 @@ def _standing(reader: _Reader, cell: str, found: admissions.Admissions, anchors:
         live_identity,
         moved,
         anchors.withdrawn(newest.run),
-        (*contradictions, *anchors.problems(newest, operation, reader.domain, cell)),
+        anchors.problems(newest, operation, reader.domain, cell),
     )
 
 
@@ -76,18 +79,18 @@ class _Reader:
         self._reference = reference(item)
         self._made: dict[tuple[str, str, str], LiveArm] = {}
 
-    def moved(self, cell: str, admission: Admission) -> tuple[str | None, tuple[Difference, ...], tuple[str, ...]]:
-        """The admitted route's identity now, what is not as admitted, what contradicts itself in the admission."""
+    def moved(self, cell: str, admission: Admission) -> tuple[str | None, tuple[Difference, ...]]:
+        """The admitted route's identity now, and what is not as admitted."""
         live = self._cells.get(cell)
         if live is None:
-            return None, (Difference(f"cell {cell}", "admitted", "gone"),), tuple(admission.contradictions())
+            return None, (Difference(f"cell {cell}", "admitted", "gone"),)
         build = self.toolkit_build or admission.toolkit_build
         arms = tuple(self._arm(live, side, build) for side in admission.sides)
         candidate, incumbent = admission.subject.candidate, admission.subject.incumbent
         subject = cohort.subject(self.item, self.domain, _NOT_COMPARED, live, candidate, incumbent)
         found = Live(subject, arms, self._reference, self.item.dispatcher_revision)
         identity = arms[0].arm.identity if arms[0].arm else None
-        return identity, admissions.differences(admission, found), tuple(admission.contradictions(arms))
+        return identity, admissions.differences(admission, found)
 
     def _arm(self, cell: Cell, side: Side, build: str) -> LiveArm:
         key = (cell.id, side.arm.route, build)

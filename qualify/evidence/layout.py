@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from qualify.evidence.manifest import MAX_MANIFEST_BYTES, check_path, check_together
-from qualify.gate import Measurement, SeriesRef
 from qualify.model import MAX_DOCUMENT_BYTES
-from qualify.plan import Plan
+
+if TYPE_CHECKING:  # A check reads names only, and starts faster without these.
+    from qualify.gate import Measurement, SeriesRef
+    from qualify.plan import Plan
 
 PLAN = "plan.json"
 RECORD = "run.json"
@@ -95,6 +98,8 @@ def input_path(path: str) -> str:
 
 def named_series(measurement: Measurement) -> tuple[SeriesRef, ...]:
     """The series that facts name, found by shape alone, so that it needs no gate's rule. Raises ValueError."""
+    from qualify.gate import SeriesRef
+
     if not isinstance(measurement.facts, dict):
         return ()
     fields = set(SeriesRef.model_fields)
