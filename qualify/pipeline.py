@@ -23,7 +23,7 @@ from qualify.subject import Subject
 from qualify.workspace import PIPELINES
 
 Gates = Mapping[str, Gate[Any, Any]]
-Stage = Literal["screen", "promote"]
+Stage = Literal["screen", "promote", "calibrate"]
 DEFAULT = "default"
 
 
@@ -50,10 +50,14 @@ class NodeRow(Document):
 
 
 class PipelineRow(Document):
-    """Stages, each a list of gates or `all`, else as in `default`, else all; settings go over the gates' own."""
+    """Stages, each a list of gates or `all`, else as in `default`, else all; settings go over the gates' own.
+
+    `calibrate` is a list of its own: plain against plain passes no gate that wants a gain, so needs may stay out.
+    """
 
     screen: Annotated[tuple[Name, ...], Field(min_length=1)] | Literal["all"] | None = None
     promote: Annotated[tuple[Name, ...], Field(min_length=1)] | Literal["all"] | None = None
+    calibrate: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     settings: dict[Name, dict[Name, JsonValue]] = {}
 
 
@@ -78,6 +82,21 @@ class Pipelines:
     def domains(self) -> tuple[PlannedDomain, ...]:
         """The domains to qualify in, in the order of the file."""
         return self.row.domains
+
+    def selected(self, name: str | None) -> tuple[PlannedDomain, ...]:
+        """The domains of the file, or the one of that toolkit or toolkit/arch. Raises UsageError for any other."""
+        if name is None:
+            return self.domains
+        named = tuple(item for item in self.domains if name in (item.toolkit, str(item)))
+        toolkit, _, arch = name.partition("/")
+        native = any((item.toolkit, item.arch) == (toolkit, "native") for item in self.domains)
+        if not named and arch and native:
+            return (PlannedDomain(toolkit=toolkit, arch=arch),)
+        if not named:
+            known = f"a domain of {PIPELINES} ({', '.join(map(str, self.domains))})"
+            fix = f"name one of them, or add it to the domains of {PIPELINES}"
+            raise UsageError(f"expected {known}, got {name}", fix=fix)
+        return named
 
     def order(
         self,
@@ -152,6 +171,9 @@ class Pipelines:
             raise UsageError(f"expected a pipeline of {PIPELINES} ({known}), got {pipeline}", fix="name one of them")
         own, default = self.row.pipelines[pipeline], self.row.pipelines[DEFAULT]
         names = getattr(own, stage) or getattr(default, stage) or "all"
+        if stage == "calibrate" and names == "all":
+            fix = f"add calibrate: [...] to {pipeline}, with the gates that time and that measure ceilings"
+            raise UsageError(f"{pipeline} of {PIPELINES} calibrates nothing", fix=fix)
         return tuple(self.row.gates) if names == "all" else tuple(names)
 
     def _runs_in(self, name: str, domain: Domain) -> bool:
@@ -169,7 +191,7 @@ class Pipelines:
             gate=name,
             rule=gate.rule.number,
             runs_on=gate.runs_on,
-            settings=self._settings(name, pipeline, gate).model_dump(mode="json"),
+            settings=settings.model_dump(mode="json"),
             needs=tuple(need for need in row.needs if need in known),
             cost_s=row.cost_s,
             source_blake3=_source_blake3(gate),
@@ -286,7 +308,7 @@ def _check_pipelines(source: Source, row: PipelinesRow) -> None:
         fix = f"add {DEFAULT}: {{screen: [...], promote: all}} under pipelines"
         raise source.error(place, expected=f"the pipeline {DEFAULT} with screen", got="nothing", fix=fix)
     for name, pipeline in row.pipelines.items():
-        for stage in ("screen", "promote"):
+        for stage in ("screen", "promote", "calibrate"):
             names = getattr(pipeline, stage)
             if isinstance(names, tuple):
                 _check_stage(source, row, ("pipelines", name, stage), names)
@@ -306,7 +328,7 @@ def _check_stage(source: Source, row: PipelinesRow, place: Place, names: tuple[s
             raise source.error(at, expected=expected, got=name, fix="correct the name, or add it under gates")
         if name in names[:index]:
             raise source.error(at, expected="each gate once", got=f"{name} again", fix="remove one of the two")
-        lacking = [need for need in row.gates[name].needs if need not in names]
+        lacking = [need for need in row.gates[name].needs if need not in names and place[-1] != "calibrate"]
         if lacking:
             expected = f"what {name} needs ({', '.join(row.gates[name].needs)}) in the same stage"
             fix = f"add {', '.join(lacking)} to the stage"

@@ -98,7 +98,7 @@ def finish(opened: Opened, gates: Gates, progress: Progress) -> Finished:
 
 def _plan(task: Task, after: tuple[str, ...], seed: bytes, gates: Gates) -> Plan:
     item, domain, rig, selection = task.item, task.domain, task.rig, task.selection
-    nodes = task.pipelines.order(task.pipeline, task.stage, domain, gates, task.until)
+    nodes = task.pipelines.order(task.pipeline, task.stage, domain, gates, task.until, rig.board)
     left_out = task.pipelines.left_out(task.pipeline, task.stage, domain)
     return Plan(
         judgement=JUDGEMENT,

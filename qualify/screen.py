@@ -68,7 +68,7 @@ def screen(request: Request, gates: Gates, progress: Progress) -> Screened:
     domain is here, NothingSelected if the filters leave no subject.
     """
     screening = _Screening(request, gates, progress)
-    for wanted in _selected_domains(request, screening.pipelines.domains):
+    for wanted in screening.pipelines.selected(request.domain):
         screening.domain(wanted)
         if screening.screened.interrupted:
             return screening.screened
@@ -189,21 +189,3 @@ def _check_names(request: Request, cohorts: list[cohort.Cohort]) -> None:
                 f"expected a {kind} of {', '.join(item.operation for item in cohorts)}, got {', '.join(unknown)}",
                 fix=f"the {kind}s are {', '.join(sorted(known))}",
             )
-
-
-def _selected_domains(request: Request, planned: tuple[pipeline.PlannedDomain, ...]) -> list[pipeline.PlannedDomain]:
-    """Domains of pipelines.yaml, or the one that was named by toolkit or toolkit/arch."""
-    if request.domain is None:
-        return list(planned)
-    named = [item for item in planned if request.domain in (item.toolkit, f"{item.toolkit}/{item.arch}")]
-    if named:
-        return named
-    toolkit, _, arch = request.domain.partition("/")
-    matching = [item for item in planned if item.toolkit == toolkit and item.arch == "native"]
-    if matching and arch:
-        return [pipeline.PlannedDomain(toolkit=toolkit, arch=arch)]
-    raise UsageError(
-        f"expected a domain of {PIPELINES} ({', '.join(f'{d.toolkit}/{d.arch}' for d in planned)}), "
-        f"got {request.domain}",
-        fix="name one of them, or add it to the domains of " + PIPELINES,
-    )
