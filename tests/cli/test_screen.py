@@ -13,7 +13,9 @@ import pytest
 from tests.cli.workspaces import HEAD, HONEST, Done, Workspace, clean, command, make, with_routes
 
 BOMB = "#define A0 1.0f,\n" + "".join(f"#define A{i} A{i - 1} A{i - 1}\n" for i in range(1, 34))
-WARNINGS = "".join(f"#warning {'loud ' * 20}{i}\n" for i in range(10_000))
+WARNINGS = "".join(f"#warning {'loud ' * 20}{i}\n" for i in range(4_000))
+LEAVES = '{"entries": {"add": {"does": "tail", "group": 16}}}'
+HANGS = '{"entries": {"add": {"does": "add", "fault": "hang"}}}'
 #: Kernels that fail: the gate that closes each, and a word of its verdict.
 FAILING = {
     "nonsense": (HEAD + " { y[0] = nothing; }\n", "compile", "nothing"),
@@ -29,7 +31,7 @@ FAILING = {
     "shouts": (
         HEAD + ' { for (int i = 0; i < 4000000; i++) printf("too much for anyone to read %d\\n", i); }\n',
         "digest",
-        "flood",
+        "measured",
     ),
     "idle": (HEAD + " { }\n", "digest", "unwritten"),
 }
@@ -70,8 +72,8 @@ def test_a_megabyte_of_warnings_is_cut_and_decides_nothing(screened: tuple[Works
 
 
 def test_an_incumbent_that_fails_closes_the_cell(tmp_path: Path) -> None:
-    workspace = make(tmp_path / "w")
-    workspace.write("plain.k", HEAD + " { }\n")
+    workspace = make(tmp_path / "w", "simulated-1.0")
+    workspace.write("plain.k", LEAVES)
     done = workspace.screen()
     assert done.outcome("plain") == ("fail", "digest")
     assert done.outcome("candidate")[0] == done.outcome("next")[0] == "inconclusive"
@@ -80,8 +82,8 @@ def test_an_incumbent_that_fails_closes_the_cell(tmp_path: Path) -> None:
 
 
 def test_the_table_says_why_a_loser_lost_and_what_to_do(tmp_path: Path) -> None:
-    workspace = make(tmp_path / "w")
-    workspace.write("candidate.k", HEAD + " { }\n")
+    workspace = make(tmp_path / "w", "simulated-1.0")
+    workspace.write("candidate.k", LEAVES)
     done = workspace.run("screen")
     assert "small/candidate failed digest: unwritten" in done.out
     assert f"evidence: {workspace.sealed()[0]}" in done.out
@@ -90,7 +92,7 @@ def test_the_table_says_why_a_loser_lost_and_what_to_do(tmp_path: Path) -> None:
 
 
 def test_two_screens_at_once_leave_two_sealed_runs(tmp_path: Path) -> None:
-    workspace = make(tmp_path / "w")
+    workspace = make(tmp_path / "w", "simulated-1.0")
     ended: list[int] = []
     threads = [threading.Thread(target=lambda: ended.append(workspace.screen().code)) for _ in range(2)]
     for thread in threads:
@@ -119,8 +121,8 @@ def interrupted(workspace: Workspace, when: str) -> tuple[int, str]:
 
 
 def test_an_interrupt_on_the_device_seals_what_is_there(tmp_path: Path) -> None:
-    workspace = make(tmp_path / "w")
-    workspace.write("plain.k", FAILING["hangs"][0])
+    workspace = make(tmp_path / "w", "simulated-1.0")
+    workspace.write("plain.k", HANGS)
     code, said = interrupted(workspace, "digest:")
     assert code == 130, said
     assert len(workspace.sealed()) == 1
@@ -129,7 +131,7 @@ def test_an_interrupt_on_the_device_seals_what_is_there(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_while_planning_leaves_nothing(tmp_path: Path) -> None:
-    workspace = make(tmp_path / "w")
+    workspace = make(tmp_path / "w", "simulated-1.0")
     code, said = interrupted(workspace, "")
     assert code in (130, -signal.SIGINT), said
     assert not workspace.sealed()
