@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
@@ -15,6 +14,7 @@ from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, a
 from qualify.model import Document, Hex64
 from qualify.objectcode import Built
 from qualify.subject import Subject
+from qualify.type_names import TYPE_NAMES, same_type
 from qualify.verdict import Check, Note
 
 _ALWAYS = frozenset({"builds", "object", "symbols", "entries", "parameter_count"})
@@ -22,24 +22,14 @@ _ALWAYS = frozenset({"builds", "object", "symbols", "entries", "parameter_count"
 _BY_RUNTIME: Mapping[str, frozenset[str]] = {
     "opencl": frozenset({"parameter_types", "parameter_spaces"}),
     "simulated": frozenset({"parameter_types", "parameter_spaces"}),
-    "cuda": frozenset({"parameter_layout", "device_state", "undefined", "special_registers"}),
+    "cuda": frozenset(
+        {
+            *("parameter_layout", "device_state", "undefined", "special_registers"),
+            *("target", "linked", "record", "launch_bounds", "agreement"),
+        }
+    ),
 }
-#: OpenCL C names for the element types; where OpenCL has no such type, the integer of its size stands for its bits.
-_TYPE_NAMES: Mapping[str, tuple[str, ...]] = {
-    "float16": ("half", "ushort"),
-    "bfloat16": ("ushort",),
-    "float32": ("float",),
-    "float64": ("double",),
-    "float8_e4m3": ("uchar",),
-    "float8_e5m2": ("uchar",),
-    **{f"int{bits}": (name,) for bits, name in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))},
-    **{f"uint{bits}": (name,) for bits, name in ((8, "uchar"), (16, "ushort"), (32, "uint"), (64, "ulong"))},
-    "bool": ("uchar", "bool"),
-}
-_SCALARS = frozenset(name for names in _TYPE_NAMES.values() for name in names)
-_LONG_NAMES = {f"unsigned{name}": f"u{name}" for name in ("char", "short", "int", "long")}
-_VECTOR = re.compile(r"([a-z]+)(2|4|8|16)")  # Of three elements a vector has the size of four.
-_LINE_CHARS = 160
+_LINE_CHARS, _NOTES = 160, 8
 
 
 class Passed(Document):
@@ -65,10 +55,18 @@ class Entry(Document):
     barriers: int | None
 
 
+class Advisory(Document):
+    """What the assembler said under a code of its own."""
+
+    code: str
+    text: str
+
+
 class Compiled(Document):
     """What the compiler made of an arm: the log's start and end, the entries, the object and what it can keep or read.
 
-    The last three are None where objects do not tell.
+    What follows the object is None where objects do not tell. `dropped` are launch bounds that were not kept,
+    `disagreements` what object, report and source tell differently, `idle_state_bytes` constants that no code names.
     """
 
     state: Literal["built", "refused"]
@@ -79,6 +77,12 @@ class Compiled(Document):
     device_state: tuple[str, ...] | None
     undefined: tuple[str, ...] | None
     special_registers: tuple[str, ...] | None
+    target: str | None
+    linked: bool | None
+    dropped: tuple[str, ...] | None
+    disagreements: tuple[str, ...] | None
+    idle_state_bytes: int | None
+    advisories: tuple[Advisory, ...]
 
 
 class CompileFacts(Facts):
@@ -115,6 +119,8 @@ def judge(subject: Subject, facts: CompileFacts, series: Series, settings: Compi
         yield at_least("object", named, 1, "bytes")
         yield from _entries(subject, found.entries)
         yield from _stateless(subject, found)
+        if "record" in _BY_RUNTIME[subject.domain.runtime]:
+            yield from _reported(subject, found)
         yield from _limits(subject, found.entries, settings)
         yield from _notes(subject, facts)
     warnings = [line for line in found.log.splitlines() if "warning" in line.lower()]
@@ -179,29 +185,14 @@ def _count(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, 
 
 def _types(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
     for argument, parameter in zip(wanted, found, strict=False):
-        names = _TYPE_NAMES.get(argument.dtype, ())
+        names = TYPE_NAMES.get(argument.dtype, ())
         if subject.domain.runtime == "simulated":
             names = (*names, argument.dtype)
         star = "*" if argument.is_buffer else ""
         shown = f"{argument.name} is {parameter.type_name}, not {names[0] if names else argument.dtype}{star}"
-        state = _same_type(parameter.type_name, names, pointer=argument.is_buffer)
+        state = same_type(parameter.type_name, names, pointer=argument.is_buffer)
         if state is not True:
             yield shown, state
-
-
-def _same_type(type_name: str | None, names: tuple[str, ...], *, pointer: bool) -> bool | None:
-    """Whether a declared type has the contract's elements; None for a name that is none of OpenCL C's own.
-
-    A pointer to vectors of an element type points to its elements; a scalar is passed as itself.
-    """
-    plain = "" if type_name is None else type_name.replace(" ", "")
-    stem = plain.removesuffix("*")
-    stem = _LONG_NAMES.get(stem, stem)
-    vector = _VECTOR.fullmatch(stem)
-    element = vector[1] if vector and pointer else stem
-    if element in names:
-        return plain.endswith("*") == pointer
-    return False if element in _SCALARS else None
 
 
 def _spaces(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
@@ -238,6 +229,31 @@ def _stateless(subject: Subject, found: Compiled) -> Iterator[Check]:
     ):
         if name in _BY_RUNTIME[subject.domain.runtime]:
             yield holds(name, None if names is None else _list(list(names), "none"), want, not names)
+
+
+def _reported(subject: Subject, found: Compiled) -> Iterator[Check | Note]:
+    """A whole object for the route's own target, whose assembler kept every promise and said so of every kernel."""
+    asked = subject.candidate.target
+    yield holds("target", found.target, str(asked), None if asked is None else found.target == asked)
+    shown = None if found.linked is None else "whole" if found.linked else "for a linker to finish"
+    yield holds("linked", shown, "a whole object", found.linked)
+    launched = [entry for entry in found.entries if entry.symbol in subject.candidate.symbols]
+    silent = [entry.symbol for entry in launched if not _recorded(entry)]
+    told = None if silent or not launched else "all"
+    yield holds("record", told, "registers, spills, stack and shared memory of every launched kernel", verdict=True)
+    for name, texts, want in (
+        ("launch_bounds", found.dropped, "every launch bound is kept"),
+        ("agreement", found.disagreements, "object, report and source tell the same"),
+    ):
+        yield holds(name, None if texts is None else texts[0] if texts else "all", want, not texts)
+    yield from (Note(name="advisory", got=item.code, says=item.text) for item in found.advisories[:_NOTES])
+    if found.idle_state_bytes:
+        yield Note(name="idle_state", got=f"{found.idle_state_bytes} bytes", says="constants that no code names")
+
+
+def _recorded(entry: Entry) -> bool:
+    figures = (entry.registers, entry.spill_bytes, entry.stack_bytes, entry.shared_bytes)
+    return all(figure is not None and figure >= least for figure, least in zip(figures, (1, 0, 0, 0), strict=True))
 
 
 # Figures -------------------------------------------------------------------------------------------------------------
@@ -299,6 +315,11 @@ FIXES = {
     "device_state": "keep nothing in device variables; pass a scratch buffer",
     "undefined": "call no malloc, printf, assert or device launch; define what the kernel calls in its fragments",
     "special_registers": "read no clock, timer or grid number; results must not depend on when a launch is",
+    "target": "name the architecture under target:, and let no fragment or option choose another",
+    "linked": "compile whole programs; leave out options for separate compilation",
+    "record": "print nothing that reads like the assembler's report; compile again without a cache",
+    "launch_bounds": "ask for bounds that the target can keep, or drop __launch_bounds__ and __maxnreg__",
+    "agreement": "report the object with its log; until it is known who is right, nothing is believed",
     "registers": "use fewer registers, or raise the setting",
     "spill_bytes": "spill less, or raise the setting",
     "stack_bytes": "use less stack, or raise the setting",
@@ -334,7 +355,18 @@ def _compiled(built: Built) -> Compiled:
         device_state=None if state is None else tuple(variable.name for variable in state),
         undefined=built.undefined,
         special_registers=built.special_registers,
+        target=built.target,
+        linked=built.linked,
+        idle_state_bytes=built.idle_state_bytes,
+        dropped=_texts(built, "launch-bounds"),
+        disagreements=_texts(built, "disagreement"),
+        advisories=tuple(Advisory(code=item.code, text=item.text) for item in built.findings if item.code),
     )
+
+
+def _texts(built: Built, kind: str) -> tuple[str, ...] | None:
+    """What was found of a kind; None for an object whose compiler looks for nothing."""
+    return None if built.linked is None else tuple(item.text for item in built.findings if item.kind == kind)
 
 
 def _entry(entry: objectcode.Entry) -> Entry:

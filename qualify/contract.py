@@ -113,11 +113,15 @@ Launch = Kernel | Memset
 
 
 class Arm(Document):
-    """One route of a subject: what is loaded and launched. `identity` is None if it could not be composed."""
+    """One route of a subject: what is loaded and launched, and the target that it is compiled for.
+
+    `identity` and `target` are None if it could not be composed.
+    """
 
     route: Segment
     identity: Hex64 | None
     error: str | None = None
+    target: str | None = None
     launches: tuple[Launch, ...]
 
     @property

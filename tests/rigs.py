@@ -95,7 +95,8 @@ class Trial:
         self.modules[module.identity] = module
         source = ReferenceSource(path="op/reference.py", code=self.reference, function="add")
         self.rig.supply(self.modules, source, bytes(32))
-        return Arm(route=route, identity=module.identity, launches=module.module.launches)
+        made = module.module
+        return Arm(route=route, identity=module.identity, target=made.target, launches=made.launches)
 
     def subject(self, candidate: bytes, incumbent: bytes | None = None) -> Subject:
         """A subject of two one-fragment modules; without an incumbent's text it is the honest one."""

@@ -54,7 +54,9 @@ def compose(cohort: Cohort, cell: Cell, route: Route, domain: Domain, toolkit_bu
         composed = composer.composed(cohort.arguments[cell.id], toolkit_build)
     except InputError as error:
         return _broken(route, str(error))
-    return Composition(Arm(route=route.name, identity=composed.identity, launches=composed.module.launches), composed)
+    module = composed.module
+    arm = Arm(route=route.name, identity=composed.identity, target=module.target, launches=module.launches)
+    return Composition(arm, composed)
 
 
 def _broken(route: Route, error: str) -> Composition:

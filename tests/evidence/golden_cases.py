@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gates.compile import Compiled, CompileFacts, Entry, Passed
+from gates.compile import Advisory, Compiled, CompileFacts, Entry, Passed
 from gates.contract import ContractGate, ContractSettings
 from gates.occupancy import Footprint, OccupancyFacts
 from gates.residency import Asked, Figures, ResidencyFacts
@@ -58,23 +58,30 @@ def _compile() -> Iterator[Case]:
     own = Entry(symbol="add", parameters=(pointer, pointer, pointer, count), **figures)
     whole: dict[str, Any] = {"state": "built", "log": "k.cl:1:1: warning: unused", "entries": (own,)}
     whole |= {"object_blake3": "cd" * 32, "object_bytes": 99}
-    whole |= dict.fromkeys(("device_state", "undefined", "special_registers"))
+    untold = ("device_state", "undefined", "special_registers", "target", "linked")
+    whole |= dict.fromkeys((*untold, "dropped", "disagreements", "idle_state_bytes"))
+    whole |= {"advisories": ()}
 
     def case(toolkit: str = "pocl-3.0", settings: dict[str, Any] | None = None, **changes: Any) -> Golden:
         facts = CompileFacts(candidate=Compiled(**{**whole, **changes}), incumbent=(own,))
-        return of_facts("compile", subject(toolkit), facts, {}, settings or {})
+        return of_facts("compile", subject(toolkit, candidate=arm(target="sm_90")), facts, {}, settings or {})
 
     places = zip((0, 8, 16, 24), (8, 8, 8, 4), strict=True)
     told: dict[str, Any] = {"kind": None, "type_name": None, "address_space": None}
     block = tuple(Passed(offset_bytes=at, size_bytes=size, **told) for at, size in places)
     cubin = Entry(symbol="add", parameters=block, **{**figures, "registers": 24, "spill_bytes": 0, "stack_bytes": 0})
-    clean: dict[str, Any] = {"device_state": (), "undefined": (), "special_registers": ()}
+    clean: dict[str, Any] = {"device_state": (), "undefined": (), "special_registers": (), "linked": True}
+    clean |= {"target": "sm_90", "idle_state_bytes": 0, "dropped": (), "disagreements": ()}
+    dropped = {**clean, "dropped": ("launch bounds of 2048 threads",)}
+    advised = {**clean, "advisories": (Advisory(code="C7508", text="setmaxnreg ignored"),)}
     limits = {"registers": 32, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 0}
     swapped = Entry(symbol="add", parameters=(pointer, pointer, count, pointer), **figures)
     refused: dict[str, Any] = {"log": "k.cl:1:1: error: no", "entries": (), "object_blake3": None, "object_bytes": None}
     yield "compile", "passes", lambda: case(settings={"shared_bytes": 0})
     yield "compile", "cubin-passes", lambda: case("cuda-13.2", limits, entries=(cubin,), **clean)
     yield "compile", "cubin-without-state", lambda: case("cuda-13.2", entries=(cubin,))
+    yield "compile", "cubin-advised", lambda: case("cuda-13.2", entries=(cubin,), **advised)
+    yield "compile", "cubin-dropped-bounds", lambda: case("cuda-13.2", entries=(cubin,), **dropped)
     yield "compile", "swapped", lambda: case(entries=(swapped,))
     yield "compile", "refused", lambda: case(state="refused", **refused)
 

@@ -22,6 +22,8 @@ NOTES = frozenset(
         "log",  # A compiler's output.
         "incumbent",  # compile: figures to show beside the candidate's.
         "private_bytes",  # compile: a figure without a limit.
+        "idle_state_bytes",  # compile: constants that no code names.
+        "advisories",  # compile: what the assembler said under a code.
         "index",  # numeric: where an element lies.
         "set",  # trial: which set was drawn.
     }

@@ -13,14 +13,15 @@ from typing import Any
 from gates import GATES
 from qualify.bench import Rig
 from qualify.contract import Argument, Arm, Composed, FragmentRef, Launch, Module, ReferenceSource
-from qualify.domain import Domain, Runtime
-from qualify.gate import Measurement, WorkerLost
+from qualify.domain import Runtime
+from qualify.gate import Facts, Measurement, WorkerLost
 from qualify.identity import content, identify
 from qualify.judgement import decide, rules_of
 from qualify.plan import Node
 from qualify.subject import Subject
 from qualify.verdict import Verdict
 from tests.gates.build import arguments, kernel, subject
+from tests.rigs import CUDA
 
 #: Exact for float32 inputs, whose sums float64 nearly always holds.
 REFERENCE = b"def add(cell, inputs):\n    return {'y': inputs['a'] + inputs['b']}\n"
@@ -38,7 +39,14 @@ def opencl(body: str = "if (i < n) y[i] = a[i] + b[i];", head: str | None = None
     return f"__kernel void add({head or usual}) {{ int i = get_global_id(0); {body} }}\n".encode()
 
 
-HONEST = {"simulated": script(), "opencl": opencl()}
+def cuda(body: str = "if (i < n) y[i] = a[i] + b[i];", head: str | None = None) -> bytes:
+    """CUDA C++ of a kernel `add`; `i` is the global id."""
+    usual = "float *y, const float *a, const float *b, int n"
+    start = f'extern "C" __global__ void add({head or usual})'
+    return f"{start} {{ int i = blockIdx.x * blockDim.x + threadIdx.x; {body} }}\n".encode()
+
+
+HONEST = {"simulated": script(), "opencl": opencl(), "cuda": cuda()}
 
 
 @dataclass
@@ -79,7 +87,7 @@ class Bed:
         )
         identity = identify("module", module)
         self.modules[identity] = Composed(module, identity, {"op/k.h": text})
-        return Arm(route=route, identity=identity, launches=launches)
+        return Arm(route=route, identity=identity, target=module.target, launches=launches)
 
     def subject(
         self,
@@ -94,11 +102,10 @@ class Bed:
         """A candidate beside the honest route, y = a + b over n elements."""
         passed = passed or arguments(n)
         usual = launches or (kernel(grid=-(-n // 100)),)
-        toolkit = "simulated-1.0" if self.runtime == "simulated" else "pocl-3.0"
         plain = self.arm("plain", HONEST[self.runtime] if incumbent is None else incumbent, usual, passed)
         return subject(
             **{
-                "domain": Domain(toolkit=toolkit, arch=self.rig.domain_arch),
+                "domain": self.rig.domain,
                 "arguments": passed,
                 "candidate": self.arm("candidate", candidate, usual, passed),
                 "incumbent": plain,
@@ -151,8 +158,11 @@ class Bed:
         return Measured(measurement, series, verdict, node.settings)
 
 
+PLACES = {"simulated": ("simulated-1.0", "virtual"), "opencl": ("pocl-3.0", "native"), "cuda": (CUDA, "sm_90")}
+
+
 @contextmanager
 def bed(runtime: Runtime) -> Iterator[Bed]:
-    """The virtual board or PoCL, ended with all its workers."""
-    with Rig.open("simulated-1.0" if runtime == "simulated" else "pocl-3.0") as rig:
+    """The virtual board, PoCL or a CUDA target whose board may be elsewhere, ended with all its workers."""
+    with Rig.open(*PLACES[runtime]) as rig:
         yield Bed(rig, runtime)

@@ -15,6 +15,13 @@ def simulated() -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
+def cuda() -> Iterator[Bed]:
+    """The first CUDA toolkit here, for a board that need not be."""
+    with bed("cuda") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def pocl() -> Iterator[Bed]:
     """PoCL on this machine."""
     with bed("opencl") as made:

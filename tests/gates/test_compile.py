@@ -4,14 +4,20 @@ from typing import Any
 
 import pytest
 
-from gates.compile import Compiled, CompileFacts, Entry, Passed
+from gates.compile import Advisory, Compiled, CompileFacts, Entry, Passed
 from qualify.contract import Argument
+from qualify.subject import Subject
 from tests.gates.beds import Bed, opencl, script
+from tests.gates.beds import cuda as cuda_text
 from tests.gates.build import arguments, arm, buffer, check, kernel, not_held, subject, verdict
 
 PLACES: dict[str, Any] = {"offset_bytes": None, "size_bytes": None}
 POINTER: dict[str, Any] = {"kind": "pointer", "address_space": "global", **PLACES}
 VALUE: dict[str, Any] = {"kind": "value", "address_space": "private", **PLACES}
+UNTOLD = (
+    *("device_state", "undefined", "special_registers", "target", "linked"),
+    *("dropped", "disagreements", "idle_state_bytes"),
+)
 FIGURES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes", "private_bytes", "barriers")
 PARAMETERS = (*(Passed(type_name="float*", **POINTER) for _ in "yab"), Passed(type_name="int", **VALUE))
 
@@ -33,7 +39,8 @@ def facts(*entries: Entry, incumbent: tuple[Entry, ...] = (), **changes: Any) ->
         "object_blake3": "cd" * 32,
         "object_bytes": 99,
     }
-    whole |= dict.fromkeys(("device_state", "undefined", "special_registers"))
+    whole |= dict.fromkeys(UNTOLD)
+    whole |= {"advisories": ()}
     return CompileFacts(candidate=Compiled(**{**whole, **changes}), incumbent=incumbent)
 
 
@@ -128,10 +135,19 @@ def test_a_cubin_shows_offsets_and_sizes(dtypes: Any, places: Any, holds: bool |
     assert "parameter_types" not in {each.name for each in judged.checks}
 
 
+CLEAN: dict[str, Any] = {"device_state": (), "undefined": (), "special_registers": ()}
+CLEAN |= {"target": "sm_90a", "linked": True, "idle_state_bytes": 0, "dropped": (), "disagreements": ()}
+RECORD: dict[str, Any] = {"registers": 24, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 0}
+CUBIN = entry(parameters=(placed(0, 8),), **RECORD)
+
+
+def cubin() -> Subject:
+    """A subject whose candidate takes one pointer and is compiled for a variant of its board."""
+    return subject("cuda-13.2", arguments=arguments()[:1], candidate=arm(target="sm_90a"))
+
+
 def test_a_cubin_keeps_nothing_and_reads_no_clock() -> None:
-    about = subject("cuda-13.2", arguments=arguments()[:1])
-    own = entry(parameters=(placed(0, 8),))
-    clean: dict[str, Any] = {"device_state": (), "undefined": (), "special_registers": ()}
+    about, own, clean = cubin(), CUBIN, CLEAN
     assert not not_held(verdict("compile", about, facts(own, **clean)))
     dirty = {
         "device_state": ("calls",),
@@ -141,6 +157,39 @@ def test_a_cubin_keeps_nothing_and_reads_no_clock() -> None:
     for name, value in dirty.items():
         assert not_held(verdict("compile", about, facts(own, **{**clean, name: value}))) == {name: False}
         assert not_held(verdict("compile", about, facts(own, **{**clean, name: None}))) == {name: None}
+
+
+@pytest.mark.parametrize(
+    ("own", "changes", "closed"),
+    [
+        ({}, {"target": "sm_90"}, {"target": False}),
+        ({}, {"target": None}, {"target": None}),
+        ({}, {"linked": False}, {"linked": False}),
+        ({}, {"linked": None}, {"linked": None}),
+        ({"spill_bytes": None}, {}, {"record": None}),
+        ({"stack_bytes": None}, {}, {"record": None}),
+        ({"registers": 0}, {}, {"record": None}),
+        ({"shared_bytes": None}, {}, {"record": None}),
+        ({}, {"dropped": ("bounds of 2048 threads",)}, {"launch_bounds": False}),
+        ({}, {"dropped": None}, {"launch_bounds": None}),
+        ({}, {"disagreements": ("registers: object says 24, report says 8",)}, {"agreement": False}),
+        ({}, {"disagreements": None}, {"agreement": None}),
+    ],
+)
+def test_a_cubin_is_whole_for_its_target_and_its_assembler_kept_every_promise(
+    own: dict[str, Any], changes: dict[str, Any], closed: dict[str, bool | None]
+) -> None:
+    found = verdict("compile", cubin(), facts(CUBIN.model_copy(update=own), **{**CLEAN, **changes}))
+    assert not_held(found) == closed
+
+
+def test_advisories_and_idle_constants_are_notes() -> None:
+    advised = {"idle_state_bytes": 4, "advisories": (Advisory(code="C7508", text="setmaxnreg ignored"),)}
+    found = verdict("compile", cubin(), facts(CUBIN, **{**CLEAN, **advised}))
+    notes = {note.name: (note.got, note.says) for note in found.notes}
+    assert found.outcome == "pass"
+    assert notes["advisory"] == ("C7508", "setmaxnreg ignored")
+    assert notes["idle_state"] == ("4 bytes", "constants that no code names")
 
 
 def test_figures_are_findings_until_a_setting_limits_them() -> None:
@@ -201,6 +250,45 @@ def test_opencl_kernels(pocl: Bed, text: bytes, closed: dict[str, bool | None]) 
     found = not_held(pocl.judge("compile", pocl.subject(text)).verdict)
     assert {name: found.get(name, True) for name in closed} == closed
     assert bool(found) is bool(closed)
+
+
+NAMED = kernel("add<float, 4>", grid=2)
+TEMPLATE = b"""template <typename T, int N> __global__ void add(T *y, const T *a, const T *b, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a[i] + b[i];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        (cuda_text(), {}),
+        (cuda_text('asm("trap;");'), {}),
+        (cuda_text(head="float *y, const float *a, const float *b, long long n"), {"parameter_layout": False}),
+        (cuda_text("y[0] = b;", "float *y, const float *a, float b, int n"), {"parameter_layout": False}),
+        (cuda_text("y[i] = a[i];", "float *y, const float *a, int n"), {"parameter_count": False}),
+        (cuda_text() + cuda_text().replace(b"add(", b"spare("), {"entries": False}),
+        (b"__device__ int calls;\n" + cuda_text("y[i] = calls++;"), {"device_state": False}),
+        (cuda_text('printf("%d", i);'), {"undefined": False}),
+        (cuda_text("y[i] = (float)clock64();"), {"special_registers": False}),
+        (cuda_text().replace(b"void add", b"void __launch_bounds__(2048) add"), {"launch_bounds": False}),
+        (cuda_text('asm("nonsense;");'), {"builds": False}),
+        (TEMPLATE, {"builds": False}),
+    ],
+)
+def test_cuda_kernels(cuda: Bed, text: bytes, closed: dict[str, bool | None]) -> None:
+    found = not_held(cuda.judge("compile", cuda.subject(text)).verdict)
+    assert {name: found.get(name, True) for name in closed} == closed
+    assert bool(found) is bool(closed)
+
+
+def test_an_instance_of_a_template_is_launched_by_the_contracts_name(cuda: Bed) -> None:
+    about = cuda.subject(TEMPLATE, TEMPLATE, launches=(NAMED,))
+    assert cuda.judge("compile", about).verdict.outcome == "pass"
+    found = cuda.rig.bench(about, {}).build(about.candidate).entry(NAMED.symbol)
+    assert found is not None
+    assert (found.symbol, found.linkage_name) == ("add<float, 4>", "_Z3addIfLi4EEvPT_PKS0_S3_i")
 
 
 def test_thousands_of_warnings_are_cut_and_closes_nothing(pocl: Bed) -> None:
