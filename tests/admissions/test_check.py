@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from qualify.evidence.store import Store
 from qualify.identity import content, identify
 from qualify.model import canonical_bytes
 from tests.admissions import beds
-from tests.cli.workspaces import Workspace
+from tests.cli.workspaces import Workspace, clean
 
 #: What is told for people, or for a later comparison, and is no part of what holds.
 TOLD = {"counts", "outputs", "admitted_utc"}
@@ -311,3 +313,20 @@ def test_checking_writes_nothing(workspace: Workspace, capsys: pytest.CaptureFix
     before = {path: path.stat().st_mtime_ns for path in workspace.path.rglob("*")}
     check(workspace, capsys)
     assert {path: path.stat().st_mtime_ns for path in workspace.path.rglob("*")} == before
+
+
+LOADED = """
+import atexit, sys
+atexit.register(lambda: sys.stderr.write("loaded: " + " ".join(sorted(sys.modules))))
+from qualify.cli import main
+main()
+"""
+
+
+def test_a_check_loads_neither_gates_nor_a_heavy_library(workspace: Workspace) -> None:
+    command = (sys.executable, "-c", LOADED, "check")
+    done = subprocess.run(command, cwd=workspace.path, check=False, capture_output=True, text=True, env=clean())
+    assert done.returncode == 0, done
+    loaded = set(done.stderr.partition("loaded: ")[2].split())
+    assert "qualify.anchors" in loaded
+    assert not loaded & {"numpy", "networkx", "pyopencl", "rich", "ml_dtypes", "yaml", "gates", "qualify.cohort"}
