@@ -54,7 +54,7 @@ bench: $(READY) ## benchmarks/README.md says what is measured
 lock: ## write requirements.lock from pyproject.toml
 	tools=$$(mktemp -d) && trap "rm -rf $$tools" EXIT && \
 	$(PYTHON) -m venv $$tools && $$tools/bin/pip install --quiet uv && \
-	$$tools/bin/uv pip compile pyproject.toml --extra opencl --group dev --python-version 3.11 \
+	$$tools/bin/uv pip compile pyproject.toml --extra cuda --extra opencl --group dev --python-version 3.11 \
 		--generate-hashes --quiet --custom-compile-command "make lock" -o requirements.lock $(LOCK_OPTIONS)
 
 clean: ## remove what make made, save the environment

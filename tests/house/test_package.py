@@ -27,7 +27,7 @@ def test_the_version_of_the_package_is_that_of_the_project() -> None:
 def test_the_lock_satisfies_every_declared_dependency() -> None:
     groups = (
         PROJECT["dependencies"],
-        PROJECT["optional-dependencies"]["opencl"],
+        *PROJECT["optional-dependencies"].values(),
         pyproject()["dependency-groups"]["dev"],
     )
     for requirement in map(Requirement, itertools.chain(*groups)):
