@@ -12,6 +12,7 @@
 #define GLOBAL_SIZE_X ((int)(gridDim.x * blockDim.x))
 #define FLOAT4(x, y, z, w) make_float4(x, y, z, w)
 #define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fc00000)
 
 __device__ inline float4 operator+(float4 a, float4 b) {
   return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
