@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from math import gcd
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from qualify import program
+from qualify.ceilings import NS, copy_per_s, launch_ns, quantum_ns
 from qualify.contract import Argument
 from qualify.domain import Calibrated
 from qualify.elements import DTYPES
@@ -19,7 +19,6 @@ from qualify.subject import Subject
 from qualify.timed import Span, TimedFacts
 from qualify.verdict import Check, Note
 
-NS = 1_000_000_000
 #: Where no peak is stated: no copy of large buffers gets less than half of what its memory can move.
 PEAK_OVER_COPY = 2
 #: Copies of the fewest bytes that a work-item takes tell what a launch costs.
@@ -158,9 +157,8 @@ class _Roofs:
             lacking = "the board's peak" if self.operations is not None else "the cohort's operations"
             yield Note(name="operations_roof", got="unknown", says=f"{lacking} are not stated")
         if self._launches:
-            durations = [end - start for start, end in zip(self._launches[::2], self._launches[1::2], strict=True)]
-            got = f"{self._launch_ns} ns, clock in steps of {gcd(*durations)} ns"
-            yield Note(name="launch", got=got, says=f"of {len(durations)} launches in a row")
+            got = f"{self._launch_ns} ns, clock in steps of {quantum_ns(self._launches)} ns"
+            yield Note(name="launch", got=got, says=f"of {len(self._launches) // 2} launches in a row")
 
     def _shares(self) -> dict[str, Fraction]:
         """Of each roof that is known: the time that it allows over the candidate's median."""
@@ -184,22 +182,13 @@ class _Roofs:
         return launch_ns(self._launches) if self._launches else None
 
 
-def launch_ns(stamps: Sequence[int]) -> int:
-    """Nanoseconds of a launch from the stamps of a row of them. Raises ValueError for times that do not rise."""
-    if len(stamps) < 2 or len(stamps) % 2 or stamps[-1] <= stamps[0]:
-        raise ValueError(f"{len(stamps)} stamps of launches")
-    return -(-(stamps[-1] - stamps[0]) // (len(stamps) // 2))
-
-
 def _ceiling(subject: Subject, facts: RoofFacts, series: Series, count: int) -> int | None:
     """Bytes a second, read and written, of the best copy. Raises ValueError for times that are not positive."""
     times = series.get("copies")
     if times is None or facts.copy_bytes is None:
         return None
-    if min(times, default=0) <= 0:
-        raise ValueError("copies whose times are not positive")
-    whole = len(times) == count and facts.copy_bytes == copy_bytes(subject)
-    return 2 * facts.copy_bytes * NS // min(times) if whole else None
+    found = copy_per_s(facts.copy_bytes, times)
+    return found if len(times) == count and facts.copy_bytes == copy_bytes(subject) else None
 
 
 def _floor(name: str, span: Span | None, amount: int | None, per_s: int | None, unit: str) -> Check:

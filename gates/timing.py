@@ -222,7 +222,7 @@ class _Windows:
         if self._subject.role == "control":
             apart = found.speed_up.exceeds(1 + CONTROL) or not found.speed_up.reaches(1 - CONTROL)
             want = f"from {paired.Mean(1 - CONTROL)} to {paired.Mean(1 + CONTROL)}"
-            yield holds("equal", str(found.speed_up), want, not apart if self._counts else None)
+            yield holds("equal", str(found.speed_up), want, (self._counts and not apart) or None)
             return
         tests = {
             "faster": found.windows,
@@ -326,7 +326,7 @@ FIXES = {
     "faster_processes": "some processes do not show the gain: look for what differs from one start to the next",
     "tail": "find the slow launches: the candidate's p95 is worse than the setting allows",
     "tail_processes": "find the slow launches: in some processes the candidate's p95 is worse",
-    "equal": "mend the board or its cooling: identical arms differ by more than any margin should hide",
+    "equal": "leave the board to this run alone, or mend it: identical arms differ by more than a margin should hide",
     "clocks": "keep the machine quiet; if it stays, time runs on a queue that the device's clock does not see",
     "clock_ratio": "the gain of short segments is not there in a row: look for work done before the clock starts",
     "pairs": "compute the same result for every set of inputs, whatever their place",

@@ -111,6 +111,34 @@ def promote(
     raise typer.Exit(promoted.exit_code())
 
 
+@app.command()
+def calibrate(
+    operation: Annotated[str | None, typer.Argument(help="An operation of the workspace; all if left out.")] = None,
+    workspace: Workspace = None,
+    domain: Annotated[str | None, typer.Option(help="A toolkit or toolkit/arch of pipelines.yaml.")] = None,
+    cell: Annotated[list[str] | None, typer.Option(help="Only these cells.")] = None,
+    pipeline: Annotated[str, typer.Option(help="A pipeline of pipelines.yaml.")] = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Time plain against itself on this board and print its line for pipelines.yaml: margins and ceilings."""
+    from gates import GATES
+    from qualify import show
+    from qualify.calibrate import Request
+    from qualify.calibrate import calibrate as run
+    from qualify.workspace import find_workspace
+
+    request = Request(find_workspace(workspace), operation, domain, frozenset(cell or ()), pipeline)
+    done = run(request, GATES, show.Lines(quiet=as_json))
+    _show_runs(done.runs, as_json=as_json)
+    for line in done.lines():
+        print(show.printable(line), file=sys.stderr if as_json else sys.stdout)
+    for name, why in done.absent.items():
+        print(f"{name} is not here: {why}", file=sys.stderr)
+    for text in show.rig_errors(done.rig_errors):
+        print(f"rig error: {text}", file=sys.stderr)
+    raise typer.Exit(done.exit_code())
+
+
 @app.command("verify-evidence")
 def verify_evidence(
     runs: Annotated[list[Path] | None, typer.Argument(help="Folders of sealed runs; all if left out.")] = None,

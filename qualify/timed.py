@@ -6,8 +6,11 @@ everything that decides is derived from them (R5.1, R5.3).
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate, pairwise
 
 from qualify import readings
@@ -15,13 +18,14 @@ from qualify.gate import Facts, Series, SeriesRef, Surroundings
 from qualify.model import Document
 from qualify.own_bits import Chosen, Pair
 from qualify.pacing import Paced
-from qualify.paired import Condition, Sifted, sift
+from qualify.paired import Condition, Mean, Sifted, hodges_lehmann, sift
 from qualify.paired_session import ARMS, LongRun
 from qualify.program import Pace
 from qualify.readings import Attempt, Reading
 from qualify.steps import ArmName
 from qualify.windows import Window
 
+PPM = 1_000_000
 #: Of the one attempt that the parent's own clock timed, the same series as of windows, under names of their own.
 LONG = "long_"
 
@@ -184,6 +188,24 @@ def spans(windows: Sequence[Window]) -> dict[str, Span]:
         "incumbent": [segment.total_ns for window in windows for segment in window.incumbent],
     }
     return {arm: Span(fastest_ns=min(ns), median_ns=readings.median_ns(ns)) for arm, ns in totals.items()}
+
+
+def apart_ppm(facts: TimedFacts, series: Series, outputs: int) -> int:
+    """By how much identical arms differ, in parts per million rounded up: the distance of the estimate from 1.
+
+    Every window that nothing disturbed counts. Raises ValueError for facts without one.
+    """
+    if facts.pace is None:
+        raise ValueError("no windows were measured")
+    windows = from_series(facts, series, facts.pace.pace, outputs)
+    counts = Counter(window.process for window in windows)
+    kept = sifted(windows, [counts[process] for process in range(max(counts, default=-1) + 1)]).kept
+    found = hodges_lehmann([windows[index].attempt.window.total for index in kept])
+    return 1 + bisect_left(range(1, PPM), True, key=lambda ppm: _within(found, 1 + Fraction(ppm, PPM)))
+
+
+def _within(found: Mean, limit: Fraction) -> bool:
+    return not found.exceeds(limit) and found.reaches(1 / limit)
 
 
 def rows(reading: Reading) -> dict[int, tuple[int, ...]]:

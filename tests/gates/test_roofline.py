@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gates.roofline import RoofFacts, checks, copy_bytes, launch_ns, moved_bytes
+from gates.roofline import RoofFacts, checks, copy_bytes, moved_bytes
 from qualify.domain import Calibrated
 from qualify.pacing import Paced
 from qualify.subject import Subject
@@ -112,13 +112,6 @@ def test_compulsory_bytes_are_each_input_and_output_once_unless_the_cohort_says(
     passed = (buffer("y", "inout", 10), buffer("a", "input", 10), buffer("s", "scratch", 10, init="poison"))
     assert moved_bytes(subject(arguments=passed)) == 4 * 30
     assert moved_bytes(subject(arguments=passed, moved_bytes=7)) == 7
-
-
-def test_a_launch_in_a_row_costs_what_the_row_takes() -> None:
-    assert launch_ns([10, 20, 30, 41]) == 16
-    for wrong in ([], [10], [20, 10]):
-        with pytest.raises(ValueError, match="stamps"):
-            launch_ns(wrong)
 
 
 # Through measuring workers -------------------------------------------------------------------------------------------
