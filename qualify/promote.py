@@ -175,16 +175,8 @@ class _Promotion:
 
     def _selection(self, finalists: list[Finalist], before: Mapping[str, Standing], task: Task) -> cohort.Selection:
         """Plain and the finalists of each cell against the route that serves it today, attempts counted."""
-        chosen: dict[str, list[str]] = {}
-        for finalist in finalists:
-            standing = before[finalist.cell]
-            if standing.is_open and standing.live_identity == finalist.identity:
-                self._note(f"{finalist.cell}: {finalist.route} serves it already")
-                continue
-            if standing.admission is not None and not standing.is_open:
-                self._note(closed(standing))
-            chosen.setdefault(finalist.cell, []).append(finalist.route)
         incumbents = {cell: standing.route for cell, standing in before.items() if standing.is_open}
+        chosen = self._rivals(finalists, before)
         parts = [
             cohort.subjects(
                 task.item,
@@ -192,7 +184,7 @@ class _Promotion:
                 task.rig.limits,
                 task.rig.toolkit_build,
                 cells={cell},
-                routes=set(routes),
+                routes=routes,
                 incumbents=incumbents,
             )
             for cell, routes in chosen.items()
@@ -200,6 +192,19 @@ class _Promotion:
         subjects = [subject for part in parts for subject in part.subjects]
         composed = {identity: made for part in parts for identity, made in part.composed.items()}
         return replace(_nothing(task.item), subjects=tuple(self._counted(subjects)), composed=composed)
+
+    def _rivals(self, finalists: list[Finalist], before: Mapping[str, Standing]) -> dict[str, set[str]]:
+        """The routes of each cell that do not serve it already; a note on every other, and on closed admissions."""
+        chosen: dict[str, set[str]] = {}
+        for finalist in finalists:
+            standing = before[finalist.cell]
+            if standing.is_open and standing.live_identity == finalist.identity:
+                self._note(f"{finalist.cell}: {finalist.route} serves it already")
+                continue
+            if standing.admission is not None and not standing.is_open and finalist.cell not in chosen:
+                self._note(closed(standing))
+            chosen.setdefault(finalist.cell, set()).add(finalist.route)
+        return chosen
 
     def _counted(self, subjects: list[Subject]) -> Iterator[Subject]:
         """The subjects with the number of this attempt and of the finalists that share it (R10.7)."""
