@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from cuda.bindings import driver
@@ -37,6 +38,9 @@ from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_driver import DriverError, Function, Prepared, call, load, prepare
 from qualify.workers.devices.cuda_harness import CudaHarness
 from qualify.workers.devices.cuda_residency import resident
+
+#: A stream takes about a thousand calls before it makes the host wait; beyond this many a segment is not held back.
+MAX_HELD_CALLS = 256
 
 
 class CudaDevice(Device):
@@ -128,7 +132,8 @@ class CudaDevice(Device):
             lead_in = self._unit_calls(step, step.lead_in)
             timed = self._unit_calls(step, step.timed)
             self._before(step)  # Last, so that the host has little left to do while the board reads neutral memory.
-            start, ends, host_bound = self._clocked(lead_in, timed)
+            calls = (len(lead_in) + len(timed)) * (len(step.launches) if step.passes == 1 else 1) + len(timed)
+            start, ends, host_bound = self._clocked(lead_in, timed, hold=calls <= MAX_HELD_CALLS)
         except DriverError as error:
             raise StepRefused(f"{error}") from error
         sets = (*step.lead_in, *step.timed)
@@ -241,17 +246,21 @@ class CudaDevice(Device):
         return replay
 
     def _clocked(
-        self, lead_in: Sequence[Callable[[], None]], timed: Sequence[Callable[[], None]]
+        self, lead_in: Sequence[Callable[[], None]], timed: Sequence[Callable[[], None]], *, hold: bool
     ) -> tuple[int, tuple[int, ...], bool]:
-        """R10.3 steps 5 to 9: lead-in, clock, units, clock, without a host wait; then the error."""
+        """R10.3 steps 5 to 9: lead-in, clock, units, clock, without a host wait; then the error.
+
+        Held, nothing of it starts before all of it is enqueued, so the host cannot set the pace of short kernels.
+        """
         events = [call(driver.cuEventCreate, 0) for _ in range(len(timed) + 1)]
-        for unit in lead_in:
-            unit()
-        call(driver.cuEventRecord, events[0], self._stream)
-        for unit, event in zip(timed, events[1:], strict=True):
-            unit()
-            call(driver.cuEventRecord, event, self._stream)
-        host_bound = int(driver.cuEventQuery(events[0])[0]) == 0
+        with self._harness.held() if hold else nullcontext():
+            for unit in lead_in:
+                unit()
+            call(driver.cuEventRecord, events[0], self._stream)
+            for unit, event in zip(timed, events[1:], strict=True):
+                unit()
+                call(driver.cuEventRecord, event, self._stream)
+            host_bound = int(driver.cuEventQuery(events[0])[0]) == 0
         self._harness.wait()
         ends = tuple(_elapsed_ns(events[0], event) for event in events[1:])
         for event in events:

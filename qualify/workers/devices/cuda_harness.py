@@ -7,7 +7,9 @@ of which holds an expected value.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from cuda.bindings import driver
 
@@ -49,7 +51,10 @@ class CudaHarness:
         self.device = ask(driver.cuDeviceGet, 0)
         self._context = ask(driver.cuDevicePrimaryCtxRetain, self.device)
         ask(driver.cuCtxSetCurrent, self._context)
-        self.stream = ask(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        self._flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        self.stream = ask(driver.cuStreamCreate, self._flags)
+        self._gate: tuple[int, Any] | None = None
+        self._turn = 0
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
         self.units = attribute(self.device, "MULTIPROCESSOR_COUNT") or 1
         self._shared = attribute(self.device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") or 0
@@ -59,6 +64,22 @@ class CudaHarness:
         except StepRefused as error:
             fix = "update the driver, or plan a toolkit that it knows"
             raise RigError(f"expected the harness's own kernels to load, got {error}", fix=fix) from error
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing that is enqueued inside starts before the end: the stream waits for a word in device memory."""
+        if self._gate is None:
+            self._gate = int(call(driver.cuMemAlloc, 8)), ask(driver.cuStreamCreate, self._flags)
+            call(driver.cuMemsetD32Async, self._gate[0], 0, 2, self.stream)
+            self.wait()
+        word, other = self._gate
+        self._turn += 1
+        wait = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        call(driver.cuStreamWaitValue32, self.stream, word, self._turn, wait)
+        try:
+            yield
+        finally:
+            call(driver.cuStreamWriteValue32, other, word, self._turn, 0)
 
     def close(self) -> None:
         """Let go of the context and everything in it."""
