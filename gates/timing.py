@@ -20,7 +20,7 @@ from qualify.paired import Decision, SignedRank
 from qualify.paired_session import ARMS, LongRun
 from qualify.processes import Processes
 from qualify.program import LEAST_UNITS, Pace
-from qualify.readings import Attempt
+from qualify.readings import SEGMENTS, Attempt
 from qualify.seeds import split
 from qualify.subject import Subject
 from qualify.timed import Seen, TimedFacts
@@ -30,6 +30,8 @@ from qualify.windows import nearest_rank
 PPM = 1_000_000
 #: Identical arms that differ by more are no matter of a margin: something is wrong with the board.
 CONTROL = Fraction(1, 20)
+
+_ABBA = program.window_arms(candidate_first=False)
 
 _SOUND = frozenset(
     {"within_tenfold", "pace", "warm_up", "sets", "digests", "zones", "inputs_unchanged", "windows", "passes"}
@@ -136,8 +138,7 @@ class _Windows:
     def _long_runs(self) -> tuple[LongRun, ...]:
         if self._facts.long_passes is None:
             return ()
-        sets = len(self._series["long_sets"]) // readings.SEGMENTS
-        return timed.long_runs(self._series, sets, 0 if self._subject.buffers("inout") else self._outputs)
+        return timed.long_runs(self._series, 0 if self._subject.buffers("inout") else self._outputs)
 
     def warmed(self) -> Iterator[Check | Note]:
         """Every process warmed both arms up, in an order of its own."""
@@ -171,7 +172,7 @@ class _Windows:
         compared = [*attempts]
         runs = [run.reading for run in self._long if any(run.reading.digests)]
         if runs:
-            compared.append(Attempt(candidate_first=False, readings=tuple(runs)))
+            compared += [Attempt(False, tuple(runs[at : at + SEGMENTS])) for at in range(0, len(runs), SEGMENTS)]
             if known is not None:
                 first = {"incumbent": timed.rows(runs[0]), "candidate": timed.rows(runs[1])}
                 known = {arm: {**first[arm], **known[arm]} for arm in ARMS}
@@ -239,18 +240,21 @@ class _Windows:
         settings, runs = self._settings, self._long
         tolerance = Fraction(settings.clock_tolerance_ppm, PPM)
         want = f"the same within {settings.clock_tolerance_ppm} ppm"
-        if not runs or min(run.parent_ns for run in runs) < settings.long_run_ms * PPM:
-            yield holds("clocks", None, f"four runs of {settings.long_run_ms} ms by both clocks", None)
+        arms = {arm: [run for at, run in enumerate(runs) if _ABBA[at % SEGMENTS] == arm] for arm in ARMS}
+        parent = {arm: sum(run.parent_ns for run in arms[arm]) for arm in ARMS}
+        if min(parent.values()) < 2 * settings.long_run_ms * PPM:
+            yield holds("clocks", None, f"two runs an arm of {settings.long_run_ms} ms by both clocks", None)
             yield holds("clock_ratio", None, f"in a row {want} as in windows", None)
             return
-        pairs = [(run.parent_ns, run.reading.timed.total_ns) for run in runs]
-        agreed = all(device <= parent <= device * (1 + tolerance) for parent, device in pairs)
-        got = ", ".join(f"{parent} ns for {device} ns" for parent, device in pairs)
+        device = {arm: sum(run.reading.timed.total_ns for run in arms[arm]) for arm in ARMS}
+        within = all(run.reading.timed.total_ns <= run.parent_ns for run in runs)
+        agreed = within and all(parent[arm] <= device[arm] * (1 + tolerance) for arm in ARMS)
+        got = ", ".join(f"{arm} {parent[arm]} ns for {device[arm]} ns" for arm in ARMS)
         yield holds("clocks", got, f"the device's time within the parent's, {want}", agreed or None)
-        found = _in_a_row(runs)
+        row = _in_a_row(runs)
         median = paired.median([window.total for window in self._windows])
-        near = not median.exceeds(found * (1 + tolerance)) and median.reaches(found / (1 + tolerance))
-        got = f"{paired.Mean(found)} in a row, {median} in windows"
+        near = not median.exceeds(row * (1 + tolerance)) and median.reaches(row / (1 + tolerance))
+        got = f"{paired.Mean(row)} in a row, {median} in windows"
         yield holds("clock_ratio", got, want, near or None)
 
     def notes(self) -> Iterator[Note]:
@@ -299,9 +303,10 @@ def _tested(name: str, test: SignedRank, bound: paired.Mean | None, counts: bool
 
 
 def _in_a_row(runs: Sequence[LongRun]) -> Fraction:
-    """The incumbent's time of a pass over the candidate's, by the parent's clock, ABBA."""
-    first, second, third, fourth = (Fraction(run.parent_ns, run.passes) for run in runs)
-    return (first + fourth) / (second + third)
+    """The incumbent's time of a pass over the candidate's by the parent's clock: the median of the blocks' ratios."""
+    each = [Fraction(run.parent_ns, run.passes) for run in runs]
+    blocks = [each[at : at + SEGMENTS] for at in range(0, len(each), SEGMENTS)]
+    return sorted((one + four) / (two + three) for one, two, three, four in blocks)[(len(blocks) - 1) // 2]
 
 
 def _power_of_ten(chance: Fraction) -> str:

@@ -20,6 +20,8 @@ from qualify.timed import Seen
 MOST_LONG_SETS = 1024
 #: How long the last run of an arm takes that is not kept: it tells how long a pass takes in a row.
 TASTE_NS = 20_000_000
+#: Blocks of ABBA that the long runs are cut into.
+LONG_BLOCKS = 7
 #: How often long runs are tried: on a busy machine a first look at a pass may be several times too slow.
 MOST_ABBAS = 4
 MS = 1_000_000
@@ -101,13 +103,13 @@ class Processes:
             self._warm[arm] += found[arm]
 
     def _long_runs(self, long_run_ms: int) -> None:
-        """One long run an arm in ABBA, over so many sets that a cold subject's stay cold (R10.9)."""
+        """Long runs of both arms in ABBA, over so many sets that a cold subject's stay cold (R10.9)."""
         sets = range(long_sets(self._subject, self._pace))
         pace, seed = Pace(len(sets) // 2, 1, self._pace.flush_bytes), split(self._seed, "long")
         with self._bench.session(self._subject, *ARMS) as session:
             both = PairedSession(self._subject, session, seed, pace, self._timeout_s, self._inputs)
             before = both.inputs()
-            rounds = {arm: _rounds(both, arm, sets, long_run_ms * MS) for arm in ARMS}
+            rounds = {arm: _rounds(both, arm, sets, long_run_ms * MS // LONG_BLOCKS) for arm in ARMS}
             runs = _abba(both, sets, rounds, long_run_ms * MS)
             self._series |= timed.long_series(runs) | {"long_inputs": before + both.inputs()}
 
@@ -120,16 +122,24 @@ def _rounds(both: PairedSession, arm: ArmName, sets: range, wanted_ns: int) -> i
 
 
 def _abba(both: PairedSession, sets: range, rounds: dict[ArmName, int], wanted_ns: int) -> list[LongRun]:
-    """Four runs of at least so long. All of them are run again, longer, if one was short, whatever else they show."""
+    """Blocks of ABBA, in which both runs of an arm take at least so long each, in slices.
+
+    A machine that does other work hits neighbouring slices alike. All of them are run again, longer, if the slices of
+    an arm were short together, whatever else they show.
+    """
+    arms = program.window_arms(candidate_first=False)
     runs: list[LongRun] = []
     for attempt in range(MOST_ABBAS):
         rounds = {arm: -(-number * 5 // 4) for arm, number in rounds.items()}
-        arms = program.window_arms(candidate_first=False)
-        runs = [both.long_run(arm, sets, rounds[arm], len(arms) * attempt + place) for place, arm in enumerate(arms)]
-        shortest = {arm: min(run.parent_ns for run, of in zip(runs, arms, strict=True) if of == arm) for arm in ARMS}
-        if min(shortest.values()) >= wanted_ns:
+        first = LONG_BLOCKS * len(arms) * attempt
+        runs = [both.long_run(arm, sets, rounds[arm], first + at) for at, arm in enumerate(arms * LONG_BLOCKS)]
+        took = {
+            arm: sum(run.parent_ns for run, of in zip(runs, arms * LONG_BLOCKS, strict=True) if of == arm)
+            for arm in ARMS
+        }
+        if min(took.values()) >= 2 * wanted_ns:
             break
-        rounds = {arm: max(rounds[arm], -(-rounds[arm] * wanted_ns // shortest[arm])) for arm in ARMS}
+        rounds = {arm: max(rounds[arm], -(-rounds[arm] * 2 * wanted_ns // took[arm])) for arm in ARMS}
     return runs
 
 

@@ -21,12 +21,12 @@ from qualify.pacing import Paced
 from qualify.paired import Condition, Mean, Sifted, hodges_lehmann, sift
 from qualify.paired_session import ARMS, LongRun
 from qualify.program import Pace
-from qualify.readings import Attempt, Reading
+from qualify.readings import SEGMENTS, Attempt, Reading
 from qualify.steps import ArmName
 from qualify.windows import Window
 
 PPM = 1_000_000
-#: Of the one attempt that the parent's own clock timed, the same series as of windows, under names of their own.
+#: Of the blocks that the parent's own clock timed, the same series as of windows, under names of their own.
 LONG = "long_"
 
 
@@ -43,7 +43,7 @@ class TimedFacts(Facts):
     Of each process: `loads` (1 where the candidate was loaded first), `warm_counts` (units of the warm-up, the
     candidate's first), a row of `inputs` (a digest of everything that no launch may change; the first row is from
     before the first window). Of each window: `processes`, `events` (bits over `event_names`), `clocks` (an index into
-    `clock_names`, -1 where nothing tells), and the series of `qualify.readings`. Of the four long runs (R10.9) the
+    `clock_names`, -1 where nothing tells), and the series of `qualify.readings`. Of the long runs (R10.9) the
     same series again, their passes, and the parent's time.
     """
 
@@ -145,21 +145,26 @@ def _clock(names: Sequence[str], index: int) -> str | None:
 
 
 def long_series(runs: Sequence[LongRun]) -> dict[str, list[int]]:
-    """The series of the four long runs, incumbent first and last."""
-    series = readings.as_series([Attempt(candidate_first=False, readings=tuple(run.reading for run in runs))])
+    """The series of the long runs, in blocks of four, incumbent first and last."""
+    blocks = [tuple(run.reading for run in runs[at : at + SEGMENTS]) for at in range(0, len(runs), SEGMENTS)]
+    series = readings.as_series([Attempt(candidate_first=False, readings=block) for block in blocks])
     series |= {"passes": [run.passes for run in runs], "parent": [run.parent_ns for run in runs]}
     return {LONG + name: values for name, values in series.items()}
 
 
-def long_runs(series: Series, sets: int, outputs: int) -> tuple[LongRun, ...]:
-    """The long runs again. Raises ValueError for series that four of them do not leave."""
+def long_runs(series: Series, outputs: int) -> tuple[LongRun, ...]:
+    """The long runs again, in blocks of four. Raises ValueError for series that they do not leave."""
     own = {name.removeprefix(LONG): values for name, values in series.items() if name.startswith(LONG)}
-    (attempt,) = readings.from_series(own, Pace(passes=sets // 2, units=1, flush_bytes=0), outputs)
-    rows = zip(own["passes"], own["parent"], attempt.readings, strict=True)
+    sets = len(own["sets"]) // max(SEGMENTS * len(own["orders"]), 1)
+    attempts = readings.from_series(own, Pace(passes=sets // 2, units=1, flush_bytes=0), outputs)
+    found = [reading for attempt in attempts for reading in attempt.readings]
+    rows = zip(own["passes"], own["parent"], found, strict=True)
     runs = tuple(LongRun(passes, parent_ns, reading) for passes, parent_ns, reading in rows)
     for run in runs:
         if run.passes < sets or run.passes % sets or run.parent_ns <= 0 or sorted(run.reading.sets) != [*range(sets)]:
             raise ValueError(f"{run.passes} passes over {sets} sets in {run.parent_ns} ns")
+    if not runs or any(attempt.candidate_first for attempt in attempts):
+        raise ValueError(f"{len(runs)} long runs in another order than ABBA")
     return runs
 
 

@@ -48,7 +48,7 @@ class Measured:
         self.series |= {"loads": [n % 2 for n in range(count)], "warm_counts": [21] * 2 * count}
         self.series |= {"inputs": [1000 + n for n in range(kept)] * (count + 1)}
         self.series |= {"long_inputs": [1000 + n for n in range(kept)] * 2}
-        self.long = [self.run(arm, 10**15 + n * 10**10) for n, arm in enumerate(program.window_arms(False))]
+        self.long = [self.run(arm, 10**15 + n * 10**10) for n, arm in enumerate(program.window_arms(False) * 3)]
 
     def pass_ns(self, arm: str) -> int:
         return self.candidate_ns if arm == "candidate" else self.incumbent_ns
@@ -66,8 +66,8 @@ class Measured:
         return Reading(sets, start, ends, tuple((each,) for each in sets), 0, host_bound=False)
 
     def run(self, arm: str, start: int) -> LongRun:
-        """A run in a row of half a second and what its request and answer take."""
-        rounds = -(-LONG_NS // (self.sets * self.pass_ns(arm)))
+        """A slice of a run in a row, a third of half a second, and what its request and answer take."""
+        rounds = -(-LONG_NS // (3 * self.sets * self.pass_ns(arm)))
         took, sets = rounds * self.sets * self.pass_ns(arm), tuple(range(self.sets))
         reading = Reading(sets, start, (start + took,), tuple((each,) for each in sets), 0, host_bound=False)
         return LongRun(rounds * self.sets, took + 100_000, reading)
@@ -120,8 +120,8 @@ def host_bound(measured: Measured, windows: int, value: bool | None) -> Measured
 
 
 def long(measured: Measured, **changes: Any) -> Measured:
-    """Change the long runs of the candidate, the second and third."""
-    measured.long[1:3] = [run._replace(**changes) for run in measured.long[1:3]]
+    """Change the candidate's slices, the second and third of each block."""
+    measured.long = [run._replace(**changes) if at % 4 in (1, 2) else run for at, run in enumerate(measured.long)]
     return measured
 
 
