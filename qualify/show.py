@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from qualify.engine import Gates
@@ -15,28 +16,36 @@ MARKS = {"pass": "pass", "fail": "FAIL", "inconclusive": "open", "not-run": "-"}
 #: A pass of these gates is a promise of more measurement, never a result.
 PROMISING = frozenset({"trial"})
 MAX_SHOWN_CHARS = 160
+SILENCE_S = 5.0  # So long nobody wonders whether it still works.
 
 
 class Lines:
-    """Progress as lines on standard error: one a gate, and one a subject that closes."""
+    """Progress as lines on standard error: one a gate, one a subject that closes, and a count every few seconds."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, *, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quiet, self._clock = quiet, clock
+        self._decided = self._subjects = 0
+        self._said_s = clock()
 
     def gate(self, gate: str, subjects: int) -> None:
         """A gate starts."""
+        self._decided, self._subjects = 0, subjects
         self._say(f"{gate}: {subjects} {'subject' if subjects == 1 else 'subjects'}")
 
     def measuring(self, planned: Planned, gate: str) -> None:
         """A subject meets a gate."""
 
     def decided(self, planned: Planned, gate: str, verdict: Verdict) -> None:
-        """A gate has decided; only what closes is worth a line."""
+        """A gate has decided; only what closes is worth a line, and how far it is after a silence."""
+        self._decided += 1
         if verdict.outcome != "pass":
             cell, route = planned.subject.key
             self._say(f"  {cell}/{route}: {_brief(verdict.checks)}")
+        elif self._clock() - self._said_s >= SILENCE_S and self._decided < self._subjects:
+            self._say(f"  {gate}: {self._decided} of {self._subjects}")
 
     def _say(self, text: str) -> None:
+        self._said_s = self._clock()
         if not self._quiet:
             print(printable(text), file=sys.stderr, flush=True)
 
