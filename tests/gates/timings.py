@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qualify import program, timed
+from qualify.contract import Timing
 from qualify.gate import Surroundings
 from qualify.pacing import Paced
 from qualify.paired import spread
@@ -16,6 +17,8 @@ from qualify.seeds import coin, permutation
 from qualify.steps import ArmName
 from qualify.subject import Subject
 from qualify.timed import Seen, TimedFacts
+from tests.gates import beds
+from tests.gates.beds import Bed, script
 from tests.gates.build import series_ref, subject
 
 FLUSH = program.flush_bytes(subject()) or 0
@@ -135,3 +138,21 @@ def stretched(run: LongRun, parts: int) -> LongRun:
 def change_one(measured: Measured, process: int, arm: str, **fields: Any) -> Measured:
     """Change the readings of one arm in the windows of one process."""
     return measured.each(lambda seen, who, r: replace(r, **fields) if (seen.process, who) == (process, arm) else r)
+
+
+#: Three processes, and a level that three can reach; the parent's clock and what it may differ by on a busy machine.
+FEW: dict[str, Any] = {
+    "windows": 18,
+    "processes": 3,
+    "alpha_ppm": 250_000,
+    "long_run_ms": 60,
+    "clock_tolerance_ppm": 900_000,
+}
+
+
+def timing(
+    bed: Bed, candidate: bytes, incumbent: bytes | None = None, *, settings: dict[str, Any] = FEW, **changes: Any
+) -> beds.Measured:
+    """A hot subject of 32 elements, unless said otherwise: a cold one goes round 160 sets in its long runs."""
+    fields = {"n": 32, "timing": Timing(cache="hot"), **changes}
+    return bed.judge("timing", bed.subject(candidate, incumbent or script(pass_ns=600_000), **fields), **settings)

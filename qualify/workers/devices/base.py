@@ -228,14 +228,14 @@ class Device(ABC):
     @abstractmethod
     def _segment(self, step: Segment) -> Stamps: ...
 
-    def _stage(self, step: Stage) -> None:
-        raise StepRefused("this device stages nothing")
+    @abstractmethod
+    def _stage(self, step: Stage) -> None: ...
 
-    def _go(self) -> Spans:
-        raise StepRefused("this device stages nothing")
+    @abstractmethod
+    def _go(self) -> Spans: ...
 
-    def _copy(self, size_bytes: int, times: int) -> Sequence[tuple[int, int]]:
-        raise StepRefused("this device copies nothing")
+    @abstractmethod
+    def _copy(self, size_bytes: int, times: int) -> Sequence[tuple[int, int]]: ...
 
     @abstractmethod
     def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]: ...
