@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 # The environment carries the lock's checksum, so another lock makes another environment.
 READY := $(VENV)/ready-$(shell cksum < requirements.lock | tr ' ' -)
 
-.PHONY: help env demo test lint format wheel bench lock clean
+.PHONY: help env demo test gpu lint format wheel bench lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -34,6 +34,9 @@ demo: $(READY) ## screen real kernels on this machine's CPU, verify the evidence
 
 test: lint ## lint, then every test
 	$(BIN)/pytest
+
+gpu: $(READY) ## every test that needs a board, on a machine that has one
+	$(BIN)/python tests/gpu/run.py
 
 lint: $(READY) ## ruff and mypy, strict
 	$(BIN)/ruff check --quiet

@@ -98,8 +98,13 @@ class Trial:
         made = module.module
         return Arm(route=route, identity=module.identity, target=made.target, launches=made.launches)
 
-    def subject(self, candidate: bytes, incumbent: bytes | None = None) -> Subject:
-        """A subject of two one-fragment modules; without an incumbent's text it is the honest one."""
+    def subject(
+        self, candidate: bytes, incumbent: bytes | None = None, launches: tuple[Launch, ...] = LAUNCHES
+    ) -> Subject:
+        """A subject of two one-fragment modules; without an incumbent's text it is the honest one.
+
+        `launches` are the candidate's.
+        """
         honest = HONEST[self.rig.domain.runtime]
         return Subject(
             operation="op",
@@ -108,7 +113,7 @@ class Trial:
             arguments=ARGUMENTS,
             variants=("ordinary",),
             role="candidate",
-            candidate=self.arm("candidate", composed(self.rig, candidate)),
+            candidate=self.arm("candidate", composed(self.rig, candidate, launches=launches)),
             incumbent=self.arm("plain", composed(self.rig, honest if incumbent is None else incumbent)),
             bits="own",
             numeric=Numeric(cap_relative="1e-5"),
@@ -118,9 +123,10 @@ class Trial:
 
     def run(self, subject: Subject, arm: ArmName = "candidate", *, timeout_s: float = 30.0) -> bytes:
         """Fill, launch once and read y back, in a fresh session. Raises WorkerLost."""
+        launches = (subject.candidate if arm == "candidate" else subject.incumbent).launches
         with self.rig.bench(subject, {}).session(subject, arm) as session:
             session.run(filled(), 60.0)
-            session.run(launched(arm), timeout_s)
+            session.run(launched(arm, launches), timeout_s)
             return session.taken()[0]
 
 
@@ -137,11 +143,11 @@ def filled() -> list[Step]:
     return [whole, *(Fill(buffer=f"{each.name}.0", recipe=fill.recipe(each, "ordinary", SEED)) for each in _BUFFERS)]
 
 
-def launched(arm: ArmName) -> list[Step]:
-    """One launch of an arm, its zones looked at, its output read."""
+def launched(arm: ArmName, launches: tuple[Launch, ...] = LAUNCHES) -> list[Step]:
+    """One pass of an arm, its zones looked at, its output read."""
     number = Slot(argument="n", value=N.to_bytes(4, "little").hex())
     slots = (*(Slot(argument=argument.name, buffer=argument.name) for argument in _BUFFERS), number)
-    return [Run(arm=arm, launches=LAUNCHES, slots=slots), Zones(), Read(buffer="y.0")]
+    return [Run(arm=arm, launches=launches, slots=slots), Zones(), Read(buffer="y.0")]
 
 
 def sums() -> bytes:

@@ -222,7 +222,8 @@ class CudaDevice(Device):
         address, size, byte = self._address(place), place.size_bytes, launch.byte
 
         def memset() -> None:
-            call(driver.cuMemsetD8Async, address, byte, size, self._stream)
+            if size:
+                call(driver.cuMemsetD8Async, address, byte, size, self._stream)
 
         return memset
 

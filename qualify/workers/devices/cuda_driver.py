@@ -128,7 +128,7 @@ def prepare(function: Function, kernel: Kernel, arguments: Sequence[bytes], stre
         raise StepRefused(f"{function.symbol}: {error}") from error
     cells = tuple(ctypes.create_string_buffer(argument, len(argument)) for argument in arguments)
     pointers = (ctypes.c_void_p * max(1, len(cells)))(*(ctypes.addressof(cell) for cell in cells))
-    config, attributes = _config(kernel, stream)
+    config, attributes = configuration(kernel, stream)
     return Prepared(config, function, ctypes.addressof(pointers), (cells, pointers, attributes))
 
 
@@ -143,7 +143,8 @@ def _opt_in(function: Function, kernel: Kernel) -> None:
         call(driver.cuFuncSetAttribute, function.handle, wanted, 1)
 
 
-def _config(kernel: Kernel, stream: Any) -> tuple[Any, list[Any]]:
+def configuration(kernel: Kernel, stream: Any) -> tuple[Any, list[Any]]:
+    """What the driver is told of a launch, and the attributes in it, which must be kept as long."""
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = kernel.grid
     config.blockDimX, config.blockDimY, config.blockDimZ = kernel.block

@@ -1,0 +1,146 @@
+"""What only a CUDA board can show: launches with all that CUDA has, and faults that close one session and no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from qualify.arena import layout
+from qualify.bench import Rig
+from qualify.contract import Argument, Kernel, Launch, Memset
+from qualify.fill import generate
+from qualify.fnv import fnv1a64
+from qualify.gate import Loss, WorkerLost
+from qualify.steps import Digest, Digests, Fill, Poison
+from tests.devices.beds import arena, bed, do, refusal, segment
+from tests.rigs import CUDA, HONEST, LAUNCH, Trial, sums
+
+pytestmark = pytest.mark.gpu
+HEAD = "float *y, const float *a, const float *b, int n"
+INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+
+
+def source(body: str, before: str = "") -> bytes:
+    """CUDA C++ of a kernel `add`; `i` is the global index."""
+    return f'{before}\nextern "C" __global__ void add({HEAD}) {{ {INDEX} {body} }}\n'.encode()
+
+
+def launch(**changes: Any) -> Kernel:
+    """A launch of `add` over all elements."""
+    return Kernel(**{"symbol": "add", "grid": (10, 1, 1), "block": (100, 1, 1), **changes})
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    with Rig.open(CUDA) as opened:
+        yield opened
+
+
+@pytest.fixture
+def trial(rig: Rig) -> Trial:
+    return Trial(rig)
+
+
+# Launches ------------------------------------------------------------------------------------------------------------
+
+TEMPLATE = source("if (i < n) y[i] = a[i] + b[i];").replace(b'extern "C"', b"template <typename T, int N>")
+CLUSTERED = (
+    'unsigned size; asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size)); if (i < n && size == 2) y[i] = a[i] + b[i];'
+)
+TILED = "tile[last] = a[i] + b[i]; __syncthreads(); if (i < n) y[i] = tile[last];"
+DYNAMIC = source(f"extern __shared__ float tile[]; int last = 50000 + threadIdx.x; {TILED}")
+BOTH = source(
+    f"extern __shared__ float tile[]; __shared__ float fixed[10000]; int last = 4000 + threadIdx.x; "
+    f"fixed[threadIdx.x] = i; __syncthreads(); {TILED} if (fixed[99 - threadIdx.x] < 0) y[i] = 0;"
+)
+TWO_STEPS = source("if (i < n) y[i] += a[i] + b[i];")
+LAUNCHED: dict[str, tuple[bytes, tuple[Launch, ...]]] = {
+    "an instance of a template": (TEMPLATE.replace(b"float", b"T"), (launch(symbol="add<float, 8>"),)),
+    "clusters of two": (source(CLUSTERED), (launch(cluster=(2, 1, 1)),)),
+    "a cooperative grid": (HONEST["cuda"], (launch(cooperative=True),)),
+    "a carve-out": (HONEST["cuda"], (launch(carve_out_percent=100),)),
+    "much dynamic shared memory": (DYNAMIC, (launch(shared_bytes=220_000),)),
+    "static and dynamic shared memory beyond 48 KiB": (BOTH, (launch(shared_bytes=20_000),)),
+    "a memset before": (TWO_STEPS, (Memset(memset="y"), launch())),
+}
+
+
+@pytest.mark.parametrize("what", LAUNCHED)
+def test_launches(trial: Trial, what: str) -> None:
+    text, launches = LAUNCHED[what]
+    assert trial.run(trial.subject(text, launches=launches)) == sums()
+
+
+def test_passes_that_launch_nothing_have_no_time(rig: Rig) -> None:
+    empty = Argument(name="none", kind="output", dtype="float32", shape=(0,))
+    with bed(rig, layout((empty,), 2), sets=0) as session:
+        step = segment((), (0, 1), passes=2, launches=(Memset(memset="none"),))
+        slot = step.slots[0].model_copy(update={"argument": "none", "buffer": "none"})
+        step = step.model_copy(update={"slots": (slot,), "poisoned": (), "digested": ()})
+        assert "passes that launch nothing have no time" in refusal(session, step)
+
+
+# Faults --------------------------------------------------------------------------------------------------------------
+
+FAULTS = {
+    "an illegal address": (source("y[(1ll << 40) + i] = 1.0f;"), launch(), "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    "a misaligned access": (source("*(float4 *)(y + 1) = make_float4(1, 2, 3, i);"), launch(), "CUDA_ERROR_MISALIGNED"),
+    "a trap": (source('if (i == 7) asm("trap;");'), launch(), "CUDA_ERROR"),
+    "too much shared memory": (HONEST["cuda"], launch(shared_bytes=1 << 20), "CUDA_ERROR_INVALID"),
+    "too many threads": (HONEST["cuda"], launch(block=(2048, 1, 1)), "CUDA_ERROR_INVALID"),
+    "a cluster that does not divide the grid": (HONEST["cuda"], launch(cluster=(4, 1, 1)), "CUDA_ERROR_INVALID"),
+    "another parameter": (source("y[i] = 0;").replace(b"int n", b"int n, int m"), launch(), "takes parameters of"),
+}
+
+
+def loss_of(trial: Trial, text: bytes, launched: Kernel, timeout_s: float = 20.0) -> Loss:
+    with pytest.raises(WorkerLost) as caught:
+        trial.run(trial.subject(text, launches=(launched,)), timeout_s=timeout_s)
+    return caught.value.loss
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_the_candidates_and_the_next_subject_passes(trial: Trial, fault: str) -> None:
+    text, launched, says = FAULTS[fault]
+    loss = loss_of(trial, text, launched)
+    assert (loss.how, loss.step, loss.arm) == ("refused", LAUNCH, "candidate")
+    assert says in loss.log
+    assert trial.run(trial.subject(HONEST["cuda"])) == sums()
+
+
+def test_an_endless_kernel_is_killed_and_the_board_is_clean_after_it(trial: Trial) -> None:
+    loss = loss_of(trial, source("for (;;) *(volatile float *)y = 1.0f;"), launch(), timeout_s=2.0)
+    assert (loss.how, loss.step, loss.arm) == ("hung", LAUNCH, "candidate")
+    assert trial.run(trial.subject(HONEST["cuda"])) == sums()
+
+
+def test_a_worker_that_is_killed_leaves_the_board_clean(trial: Trial) -> None:
+    subject = trial.subject(HONEST["cuda"])
+    with trial.rig.bench(subject, {}).session(subject, "candidate") as session:
+        os.kill(session._child.pid, signal.SIGKILL)
+        with pytest.raises(WorkerLost, match="died"):
+            session.run([arena(layout((), 1))], 20.0)
+    assert trial.run(subject) == sums()
+
+
+# Digests -------------------------------------------------------------------------------------------------------------
+
+TILE = 1 << 16
+EDGES = {edge + near for edge in (TILE, 2 * TILE, 5 * TILE) for near in (-2, -1, 0, 1, 2)}
+SIZES = sorted({*range(120, 140), *EDGES, 333_333})
+
+
+def test_digests_of_a_list_equal_serial_fnv_around_every_edge(rig: Rig) -> None:
+    recipe = Poison(dtype="uint8", seed="5eed" * 4)
+    arguments = [Argument(name=f"b{size}", kind="input", dtype="uint8", shape=(size,)) for size in SIZES]
+    buffers = tuple(f"b{size}.0" for size in SIZES)
+    with bed(rig, layout(arguments, 1), sets=0) as session:
+        do(session, *(Fill(buffer=buffer, recipe=recipe) for buffer in buffers))
+        (record,) = do(session, Digest(buffers=buffers))
+    assert isinstance(record, Digests)
+    whole = generate(recipe, max(SIZES))
+    assert record.values == tuple(fnv1a64(whole[:size]) for size in SIZES)
