@@ -115,8 +115,11 @@ class PairedSession:
         units: dict[ArmName, list[int]] = {arm: [] for arm in ARMS}
         turn = 0
         while waiting := [arm for arm in ARMS if not readings.warm(units[arm])]:
-            for arm, found in zip(waiting, self.segments(waiting, "warm-up", turn), strict=True):
-                units[arm] += found.timed.units_ns
+            for arm in waiting:
+                step = program.warm_up(self._subject, arm, split(self._seed, "warm-up", turn, arm), self._pace)
+                again = [fill for number in range(self._pace.sets) for fill in self._values(number, again=True)]
+                (stamps,) = program.only(self._run([*again, step]), Stamps)
+                units[arm] += reading(step, stamps).timed.units_ns
             turn += 1
         return units
 

@@ -177,6 +177,12 @@ def stage(subject: Subject, arm: ArmName, sets: Sequence[int], rounds: int) -> S
     return Stage(arm=arm, launches=arm_of(subject, arm).launches, slots=slots(subject), sets=tuple(sets), rounds=rounds)
 
 
+def warm_up(subject: Subject, arm: ArmName, seed: str, pace: Pace) -> Segment:
+    """A segment whose times decide nothing: every set is timed, without a lead-in, and no bits are compared."""
+    whole = segment(subject, arm, seed, pace)
+    return whole.model_copy(update={"lead_in": (), "timed": (*whole.lead_in, *whole.timed), "digested": ()})
+
+
 def window_arms(candidate_first: bool) -> tuple[ArmName, ArmName, ArmName, ArmName]:
     """The arms of a window's four segments: ABBA, or BAAB where the candidate is first."""
     first: ArmName = "candidate" if candidate_first else "incumbent"

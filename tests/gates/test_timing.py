@@ -353,8 +353,8 @@ def test_arms_that_drift_alike_are_equal_and_a_gain_is_still_found(simulated: Be
 
 
 def test_a_window_that_the_host_paced_is_measured_again(simulated: Bed) -> None:
-    """The 25th segment of each process is one of its ninth window; 7 belong to the warm-up."""
-    found = timing(simulated, script(pass_ns=400_000, host_bound_every=25), settings={**FEW, "windows": 30})
+    """The 22nd segment of each process is one of its ninth window; 4 belong to the warm-up."""
+    found = timing(simulated, script(pass_ns=400_000, host_bound_every=22), settings={**FEW, "windows": 30})
     assert not not_held(found.verdict)
     assert found.values("processes") == (0,) * 11 + (1,) * 11 + (2,) * 11
 

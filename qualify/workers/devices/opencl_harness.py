@@ -214,26 +214,30 @@ class Harness:
 
     def canary(self) -> None:
         """Values and their digest, made on the device and compared with the definition. Raises RigError."""
-        recipe = Values(dtype="float32", distribution="normal", base=1 << 31, scale=1 << 32, seed=CANARY_SEED)
-        want = generate(recipe, _CANARY_ELEMENTS)
+        want = generate(_CANARY, _CANARY_ELEMENTS)
         memory = rigged(lambda: self.allocate(len(want)), "memory for the canary")
-        self.wait(self.values(memory, recipe))
+        self.wait(self.values(memory, _CANARY))
         place = Placement(buffer="canary.0", dtype="float32", offset_bytes=0, size_bytes=len(want))
         if memory.tobytes() != want or self.digest(memory, (place,)) != (fnv1a64(want),):
             raise RigError("the canary kernel computes wrong bits on the OpenCL device", fix=_FIX)
 
 
 _CANARY_ELEMENTS = 1000
+_CANARY = Values(dtype="float32", distribution="normal", base=1 << 31, scale=1 << 32, seed=CANARY_SEED)
+#: PoCL makes other machine code for more than 65,535 work-items; so many bytes have them in every kernel of ours.
+_LARGE_BYTES = 2 << 20
 
 
 def make_binary(device: Any) -> bytes:
     """The harness as a program binary with the machine code of every kernel. Raises RigError."""
     harness = Harness(device)
     harness.canary()
-    memory = rigged(lambda: harness.allocate(64), "64 bytes of memory")
-    poison = Poison(dtype="float32", seed="0" * 16)
+    large = rigged(lambda: harness.allocate(_LARGE_BYTES), f"{_LARGE_BYTES} bytes of memory")
+    memory, poison = large[:64], Poison(dtype="float32", seed="0" * 16)
     for event in (
         harness.zone_write(memory, 0),
+        harness.zone_write(large, 0),
+        harness.values(large, _CANARY),
         harness.poison(memory, poison),
         harness.touch(memory),
         harness.copy(memory[:32], memory[32:]),
