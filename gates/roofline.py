@@ -95,6 +95,8 @@ class _Roofs:
         self._measured = _ceiling(subject, facts, series, settings.copies)
         self._launches = series.get("launches", ())
         stated = None if self._board is None else self._board.copy_bytes_per_s
+        if stated is not None and (facts.copy_bytes, facts.copies, facts.launches) != (None, None, None):
+            raise ValueError("copies where a ceiling is cited")
         self.copy_per_s = stated or self._measured
         spans = (facts.candidate, facts.incumbent)
         if any(span is not None and not 0 < span.fastest_ns <= span.median_ns for span in spans):
