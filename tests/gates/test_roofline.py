@@ -96,6 +96,11 @@ def test_a_ceiling_that_is_cited_counts_and_a_stated_peak_before_twice_the_ceili
     assert not_held(roofs(cited, board=stated)) == {"memory_floor": False}
 
 
+def test_copies_beside_a_cited_ceiling_are_no_measurement() -> None:
+    series = {"copies": COPIES, "launches": LAUNCHES}
+    assert not_held(verdict("roofline", ABOUT, facts(18_000_000), series, {"board": BOARD})) == {"facts": None}
+
+
 def test_what_the_cache_holds_has_no_floor() -> None:
     large = ABOUT.model_copy(update={"limits": LIMITS.model_copy(update={"cache_bytes": 4 * 10**9})})
     found = roofs(facts(1, copy_bytes=copy_bytes(large)), large)
