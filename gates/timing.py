@@ -95,7 +95,20 @@ def checks(subject: Subject) -> frozenset[str]:
 
 
 def judge(subject: Subject, facts: TimedFacts, series: Series, settings: TimingSettings) -> Iterable[Check | Note]:
-    """Every check of rule 1, from the series alone. Raises ValueError for series that no measurement gives."""
+    """Every check of rule 2, from the series alone. Raises ValueError for series that no measurement gives."""
+    return _judged(subject, facts, series, settings, both_ways=subject.role == "control")
+
+
+def judge_both_ways(
+    subject: Subject, facts: TimedFacts, series: Series, settings: TimingSettings
+) -> Iterable[Check | Note]:
+    """Rule 1: a gain that is greater in a row than in windows was held against the candidate too (docs/adr)."""
+    return _judged(subject, facts, series, settings, both_ways=True)
+
+
+def _judged(
+    subject: Subject, facts: TimedFacts, series: Series, settings: TimingSettings, *, both_ways: bool
+) -> Iterator[Check | Note]:
     if facts.probe_candidate is None or facts.probe_incumbent is None:
         yield pacing.no_pace()
         return
@@ -113,7 +126,7 @@ def judge(subject: Subject, facts: TimedFacts, series: Series, settings: TimingS
     yield from seen.counted()
     if seen.kept:
         yield from seen.decided()
-        yield from seen.clocks()
+        yield from seen.clocks(both_ways=both_ways)
         yield from seen.notes()
 
 
@@ -235,8 +248,8 @@ class _Windows:
         for name, test in tests.items():
             yield _tested(name, test, found.bound if name == "faster" and both else test.bound, self._counts)
 
-    def clocks(self) -> Iterator[Check]:
-        """The parent's own clock, from request to answer, agrees with the device's and with the windows (R10.9)."""
+    def clocks(self, *, both_ways: bool) -> Iterator[Check]:
+        """The parent's own clock, from request to answer, agrees with the device's and confirms the windows (R10.9)."""
         settings, runs = self._settings, self._long
         tolerance = Fraction(settings.clock_tolerance_ppm, PPM)
         want = f"the same within {settings.clock_tolerance_ppm} ppm"
@@ -251,11 +264,13 @@ class _Windows:
         agreed = within and all(parent[arm] <= device[arm] * (1 + tolerance) for arm in ARMS)
         got = ", ".join(f"{arm} {parent[arm]} ns for {device[arm]} ns" for arm in ARMS)
         yield holds("clocks", got, f"the device's time within the parent's, {want}", agreed or None)
-        row = _in_a_row(runs)
+        row = timed.in_a_row(runs)
         median = paired.median([window.total for window in self._windows])
-        near = not median.exceeds(row * (1 + tolerance)) and median.reaches(row / (1 + tolerance))
-        got = f"{paired.Mean(row)} in a row, {median} in windows"
-        yield holds("clock_ratio", got, want, near or None)
+        near = not median.exceeds(row * (1 + tolerance))
+        if both_ways:
+            near = near and median.reaches(row / (1 + tolerance))
+        want = want if both_ways else f"in a row no less than in windows, within {settings.clock_tolerance_ppm} ppm"
+        yield holds("clock_ratio", f"{paired.Mean(row)} in a row, {median} in windows", want, near or None)
 
     def notes(self) -> Iterator[Note]:
         """The reading, with what it is a reading of (R10.10), and what stands behind it."""
@@ -302,13 +317,6 @@ def _tested(name: str, test: SignedRank, bound: paired.Mean | None, counts: bool
     return holds(name, got, want, test.rejects if counts and test.critical is not None else None)
 
 
-def _in_a_row(runs: Sequence[LongRun]) -> Fraction:
-    """The incumbent's time of a pass over the candidate's by the parent's clock: the median of the blocks' ratios."""
-    each = [Fraction(run.parent_ns, run.passes) for run in runs]
-    blocks = [each[at : at + SEGMENTS] for at in range(0, len(each), SEGMENTS)]
-    return sorted((one + four) / (two + three) for one, two, three, four in blocks)[(len(blocks) - 1) // 2]
-
-
 def _power_of_ten(chance: Fraction) -> str:
     """A chance as a power of ten, rounded up."""
     exponent = 0
@@ -350,7 +358,8 @@ class TimingGate(Gate[TimedFacts, TimingSettings]):
     timed: ClassVar[bool] = True
     conclusive: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule[TimedFacts, TimingSettings], ...]] = (
-        Rule(1, TimedFacts, TimingSettings, checks, judge, FIXES),
+        Rule(1, TimedFacts, TimingSettings, checks, judge_both_ways, FIXES),
+        Rule(2, TimedFacts, TimingSettings, checks, judge, FIXES),
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: TimingSettings) -> TimedFacts:

@@ -168,6 +168,13 @@ def long_runs(series: Series, outputs: int) -> tuple[LongRun, ...]:
     return runs
 
 
+def in_a_row(runs: Sequence[LongRun]) -> Fraction:
+    """The incumbent's time of a pass over the candidate's by the parent's clock: the median of the blocks' ratios."""
+    each = [Fraction(run.parent_ns, run.passes) for run in runs]
+    blocks = [each[at : at + SEGMENTS] for at in range(0, len(each), SEGMENTS)]
+    return sorted((one + four) / (two + three) for one, two, three, four in blocks)[(len(blocks) - 1) // 2]
+
+
 def warm_ups(series: Series) -> list[dict[ArmName, Sequence[int]]]:
     """The warm-up's units, process by process. Raises ValueError if the counts are not those of the units."""
     counts = series["warm_counts"]

@@ -159,8 +159,12 @@ class CudaDevice(Device):
                     self._harness.touch(self._address(place), place.size_bytes)
 
     def _stage(self, step: Stage) -> None:
-        """One graph of a pass over each set; Go replays it, so that the host does not set the pace of short kernels."""
+        """One graph of a pass over each set; Go replays it, so that the host does not set the pace of short kernels.
+
+        The graph stays until the next one: the parent's clock runs until Go answers, and destroying takes milliseconds.
+        """
         try:
+            self._forget_graphs()
             self._held = self._graph(step, step.sets), step.rounds
         except DriverError as error:
             raise StepRefused(f"{error}") from error
@@ -174,7 +178,6 @@ class CudaDevice(Device):
             ((_, end_ns),) = self._spans([lambda: [replay() for _ in range(rounds)]])
         except DriverError as error:
             raise StepRefused(f"{error}") from error
-        self._forget_graphs()
         return Spans(start_ns=(0,), end_ns=(end_ns,))
 
     def _copy(self, size_bytes: int, times: int) -> Sequence[tuple[int, int]]:
