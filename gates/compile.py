@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from qualify import objectcode
-from qualify.contract import Argument, Kernel
-from qualify.elements import DTYPES
+from qualify.contract import Argument, Struct
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, at_most, holds
 from qualify.model import Document, Hex64
 from qualify.objectcode import Built
+from qualify.passing import parameter_align, parameter_bytes, passed
 from qualify.subject import Subject
 from qualify.type_names import TYPE_NAMES, same_type
 from qualify.verdict import Check, Note
@@ -163,19 +163,12 @@ def _each(name: str, subject: Subject, entries: tuple[Entry, ...], finder: Finde
         if entry is None or entry.parameters is None:
             found.append((f"{kernel.symbol}: not reported", None))
             continue
-        wanted = _passed(subject, kernel)
+        wanted = passed(subject.arguments, kernel)
         found += [(f"{kernel.symbol}: {text}", state) for text, state in finder(subject, wanted, entry.parameters)]
     if not subject.candidate.kernels:
         found.append(("no kernel", None))
     worst = next((finding for finding in found if finding[1] is False), found[0] if found else ("all", True))
     return holds(name, worst[0], "the contract's", worst[1])
-
-
-def _passed(subject: Subject, kernel: Kernel) -> tuple[Argument, ...]:
-    if kernel.arguments is None:
-        return subject.arguments
-    by_name = {argument.name: argument for argument in subject.arguments}
-    return tuple(by_name[name] for name in kernel.arguments)
 
 
 def _count(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
@@ -185,6 +178,9 @@ def _count(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, 
 
 def _types(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
     for argument, parameter in zip(wanted, found, strict=False):
+        if isinstance(argument.holds, Struct):
+            yield from _struct_type(argument.name, argument.holds.type_name, parameter.type_name)
+            continue
         names = TYPE_NAMES.get(argument.dtype, ())
         if subject.domain.runtime == "simulated":
             names = (*names, argument.dtype)
@@ -193,6 +189,12 @@ def _types(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, 
         state = same_type(parameter.type_name, names, pointer=argument.is_buffer)
         if state is not True:
             yield shown, state
+
+
+def _struct_type(name: str, wanted: str, found: str | None) -> Iterator[Finding]:
+    """A struct is known by its name; another name that is none of OpenCL C's own may stand for the same type."""
+    if found not in (wanted, f"struct {wanted}"):
+        yield f"{name} is {found}, not {wanted}", False if same_type(found, (), pointer=False) is False else None
 
 
 def _spaces(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
@@ -207,11 +209,11 @@ def _spaces(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed,
 
 
 def _layout(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
-    """Offsets and sizes of a parameter block in which everything lies at a multiple of its own size."""
+    """Offsets and sizes of a parameter block in which everything lies at a multiple of its alignment."""
     end = 0
     for argument, parameter in zip(wanted, found, strict=False):
-        size = 8 if argument.is_buffer else DTYPES[argument.dtype].size_bytes
-        offset = -(-end // size) * size
+        size, align = parameter_bytes(argument), parameter_align(argument)
+        offset = -(-end // align) * align
         end = offset + size
         got = f"{argument.name} of {parameter.size_bytes} bytes at {parameter.offset_bytes}, not {size} at {offset}"
         if parameter.offset_bytes is None or parameter.size_bytes is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 
 from qualify.arena import BASE_ALIGN_BYTES, layout
 from qualify.contract import Argument, Kernel, Memset
 from qualify.elements import DTYPES
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_most, holds
-from qualify.model import MAX_INTEGER, Name, ratio
+from qualify.model import MAX_INTEGER, Name
+from qualify.passing import POINTER_BYTES, faults, fits, pointers
 from qualify.subject import Subject
 from qualify.verdict import Check
 
@@ -20,7 +21,8 @@ SURE_PARAMETER_BYTES = 256
 SURE_MEMORY_BYTES = 128 << 20
 #: CUDA boards from sm_75 on have 2 GiB and more, so that a target's host gates can judge most cells without its board.
 SURE_CUDA_MEMORY_BYTES = 1 << 30
-POINTER_BYTES = 8
+#: Kinds beyond buffers and scalars, by the runtimes that have them; a check asks where a contract has such a kind.
+HELD_KINDS: Mapping[str, frozenset[str]] = {"cuda": frozenset({"struct"}), "opencl": frozenset({"struct"})}
 
 CHECKS = frozenset(
     {
@@ -54,12 +56,23 @@ class ContractSettings(Settings):
     """Nothing to set."""
 
 
+def checks(subject: Subject) -> frozenset[str]:
+    """Required names; what arguments hold is asked where some argument holds something."""
+    return CHECKS | ({"kinds", "held"} if _holding(subject) else frozenset())
+
+
+def _holding(subject: Subject) -> list[Argument]:
+    return [a for a in subject.arguments if a.kind == "struct" or a.holds is not None]
+
+
 def judge(subject: Subject, facts: ContractFacts, series: Series, settings: ContractSettings) -> Iterable[Check]:
     """Every check of rule 1; a limit that the target does not state is unknown where it matters."""
     candidate, incumbent = subject.candidate, subject.incumbent
     yield holds("composed", candidate.error or candidate.identity, "a composed module", candidate.identity is not None)
     yield holds("incumbent", incumbent.identity, "a composed incumbent", verdict=True)
     yield from _arguments(subject, facts)
+    if _holding(subject):
+        yield from _held(subject)
     yield from _launches(subject)
     yield from _sizes(subject, facts)
 
@@ -72,11 +85,21 @@ def _arguments(subject: Subject, facts: ContractFacts) -> Iterator[Check]:
     yield _none_of("shapes", empty if launched else [], "positive shapes where something is launched")
     crooked = [f"{a.name}: {a.align}" for a in subject.arguments if not _is_alignment(a.align)]
     yield _none_of("alignment", crooked, f"powers of two up to {BASE_ALIGN_BYTES // 2} bytes")
-    yield _none_of(
-        "scalars", [a.name for a in subject.arguments if not a.is_buffer and not _fits(a)], "values that fit"
-    )
+    unfit = [a.name for a in subject.arguments if a.kind == "scalar" and not fits(a.dtype, a.value)]
+    yield _none_of("scalars", unfit, "values that fit")
     elements = _output_elements(subject)
     yield holds("outputs", f"{elements} elements" if elements else None, "an element to judge", elements > 0)
+
+
+def _held(subject: Subject) -> Iterator[Check]:
+    """Kinds that this runtime has, and what they hold in its place."""
+    has = HELD_KINDS.get(subject.domain.runtime, frozenset())
+    missing = [f"{a.kind} {a.name}" for a in _holding(subject) if a.kind not in has]
+    if subject.domain.runtime != "cuda":
+        missing += [f"{a.name}: the address of {each.to}" for a in _holding(subject) for each in pointers(a)]
+    yield _none_of("kinds", missing, "kinds of arguments that the runtime has")
+    wrong = [text for a in _holding(subject) for text in faults(a, subject.arguments)]
+    yield _none_of("held", wrong, "members in their place, and addresses of buffers")
 
 
 def _output_elements(subject: Subject) -> int:
@@ -89,15 +112,6 @@ def _known_bits(bits: int | None) -> bool:
 
 def _is_alignment(align: int) -> bool:
     return 0 < align <= BASE_ALIGN_BYTES // 2 and align & (align - 1) == 0
-
-
-def _fits(argument: Argument) -> bool:
-    """Whether a scalar has a value, and an integer one that its type holds."""
-    kind = DTYPES.get(argument.dtype)
-    if argument.value is None or kind is None:
-        return False
-    value = ratio(argument.value)
-    return kind.kind == "float" or (value.denominator == 1 and -kind.sign_bit <= value <= kind.greatest)
 
 
 def _launches(subject: Subject) -> Iterator[Check]:
@@ -169,7 +183,8 @@ def _shared(subject: Subject) -> Iterator[Finding]:
 
 def _sizes(subject: Subject, facts: ContractFacts) -> Iterator[Check]:
     parameters = sum(POINTER_BYTES for a in subject.arguments if a.is_buffer)
-    parameters += sum(facts.element_bits.get(a.dtype, 0) // 8 for a in subject.arguments if not a.is_buffer)
+    values = (a for a in subject.arguments if not a.is_buffer)
+    parameters += sum(a.elements * facts.element_bits.get(a.dtype, 0) // 8 for a in values)
     yield _limited("parameters", parameters, subject.limits.parameter_bytes, SURE_PARAMETER_BYTES)
     least = sum(a.elements * facts.element_bits.get(a.dtype, 0) // 8 for a in subject.arguments if a.is_buffer)
     if facts.arena_bytes is not None and facts.arena_bytes < min(max(least, 1), MAX_INTEGER):
@@ -196,6 +211,8 @@ def _within(name: str, found: list[Finding]) -> Check:
 
 
 FIXES = {
+    "kinds": "pass it as buffers and scalars on this runtime, or state a frontend for the route that has it",
+    "held": "lay the members out as the compiler does, and let them point to buffers of the contract",
     "composed": "mend what the message names in the route's fragments, options or defines",
     "incumbent": "mend the plain route first; nothing is compared with a route that cannot be composed",
     "dtypes": "use one of the element types that docs/gates.md lists",
@@ -221,7 +238,7 @@ class ContractGate(Gate[ContractFacts, ContractSettings]):
     claim: ClassVar[str] = "The route is whole, its geometry is legal on this target, and its memory fits."
     runs_on: ClassVar[Literal["host", "device"]] = "host"
     rules: ClassVar[tuple[Rule[ContractFacts, ContractSettings], ...]] = (
-        Rule(1, ContractFacts, ContractSettings, lambda subject: CHECKS, judge, FIXES),
+        Rule(1, ContractFacts, ContractSettings, checks, judge, FIXES),
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: ContractSettings) -> ContractFacts:

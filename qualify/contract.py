@@ -14,11 +14,13 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from qualify.domain import Runtime
-from qualify.model import Document, Hex64, Name, Ratio, Segment
+from qualify.model import Document, Hex64, Name, Ratio, Segment, absent
 
-ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar"]
-#: Kinds that DESIGN section 6 names and no runtime implements yet; refused by name.
-LATER_KINDS = ("struct", "pointers", "tensormap", "constant")
+ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct"]
+#: Kinds that no runtime implements yet; refused by name.
+LATER_KINDS = ("pointers", "tensormap", "constant")
+#: Kinds whose bytes are the parameter itself; all others are buffers.
+BY_VALUE = frozenset({"scalar", "struct"})
 ScratchInit = Literal["poison", "zero-by-route", "zero-at-load"]
 #: The same cell under other values or placement. Never another shape (R6.4).
 Variant = Literal["ordinary", "exceptional"]
@@ -52,8 +54,36 @@ class Fill(Document):
         return self
 
 
+class ScalarMember(Document):
+    """A number inside a struct, at its offset."""
+
+    name: Name
+    offset_bytes: Annotated[int, Field(ge=0)]
+    dtype: Name
+    value: Ratio
+
+
+class PointerMember(Document):
+    """The address of a buffer argument inside a struct, at its offset."""
+
+    name: Name
+    offset_bytes: Annotated[int, Field(ge=0)]
+    to: Name
+
+
+class Struct(Document):
+    """What a struct passed by value holds, laid out as its type `type_name` is. Bytes between members are zero."""
+
+    type_name: Name
+    members: tuple[ScalarMember | PointerMember, ...]
+
+
 class Argument(Document):
-    """One argument of the ABI, in order. `shape` is in elements, `align` in bytes; a scalar has a `value`."""
+    """One argument of the ABI, in order. `shape` is in elements, `align` in bytes; a scalar has a `value`.
+
+    A struct is a parameter of `shape` bytes, which `holds` describes. Fields that an argument of an older kind does
+    not have are left out of its bytes, so that what was frozen without them is spelled as it was.
+    """
 
     name: Name
     kind: ArgumentKind
@@ -63,6 +93,7 @@ class Argument(Document):
     fill: Fill | None = None
     value: Ratio | None = None
     init: ScratchInit | None = None
+    holds: Annotated[Struct | None, Field(exclude_if=absent)] = None
 
     @property
     def elements(self) -> int:
@@ -72,7 +103,7 @@ class Argument(Document):
     @property
     def is_buffer(self) -> bool:
         """Whether the argument is passed as a pointer to device memory."""
-        return self.kind != "scalar"
+        return self.kind not in BY_VALUE
 
 
 class Kernel(Document):

@@ -274,6 +274,7 @@ def _follow(model: type[BaseModel], value: JsonValue, location: Iterable[str | i
     """
     field: list[str | int] = []
     annotation: Any = model
+    known = _model_fields(model)
     for part in location:
         match value:
             case dict() if part in value:
@@ -282,10 +283,10 @@ def _follow(model: type[BaseModel], value: JsonValue, location: Iterable[str | i
                 value = value[part]
             case _:
                 continue
-        fields = _model_fields(annotation)
-        annotation = fields.get(str(part), annotation)
+        annotation = _model_fields(annotation).get(str(part), annotation)
+        known = _model_fields(annotation) or known
         field.append(part)
-    return tuple(field), sorted(_model_fields(annotation) or _model_fields(model))
+    return tuple(field), sorted(known)
 
 
 def _model_fields(annotation: Any) -> dict[str, Any]:

@@ -85,6 +85,11 @@ def ratio(text: str) -> Fraction:
     return Fraction(text)
 
 
+def absent(value: object) -> bool:
+    """Whether a field is not there: `Field(exclude_if=absent)` leaves what a model learned later out of its bytes."""
+    return value is None
+
+
 class Document(BaseModel):
     """A frozen model with closed fields and one canonical spelling."""
 

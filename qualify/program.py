@@ -12,11 +12,10 @@ from typing import TypeVar
 
 from qualify.arena import layout
 from qualify.contract import Argument, Arm, Variant
-from qualify.elements import DTYPES, encode
 from qualify.fill import recipe
-from qualify.model import ratio
+from qualify.passing import pointers, scalar_bytes, struct_bytes
 from qualify.seeds import permutation, split
-from qualify.steps import Arena, ArmName, Fill, Record, Run, Segment, Slot, Stage, Step
+from qualify.steps import Arena, ArmName, Fill, Patch, Record, Run, Segment, Slot, Stage, Step
 from qualify.subject import Subject
 
 #: A reading shorter than this is mostly the clock's (R10.1).
@@ -86,19 +85,19 @@ def _fills(
 
 
 def slots(subject: Subject) -> tuple[Slot, ...]:
-    """Every argument as launched, in ABI order: a buffer's name, or a scalar's little-endian bytes."""
-    return tuple(
-        Slot(argument=argument.name, buffer=argument.name)
-        if argument.is_buffer
-        else Slot(argument=argument.name, value=_scalar(argument).hex())
-        for argument in subject.arguments
-    )
+    """Every argument as launched, in ABI order: a buffer's name, or a value's little-endian bytes."""
+    return tuple(map(_slot, subject.arguments))
 
 
-def _scalar(argument: Argument) -> bytes:
+def _slot(argument: Argument) -> Slot:
+    if argument.is_buffer:
+        return Slot(argument=argument.name, buffer=argument.name)
+    if argument.kind == "struct":
+        patches = tuple(Patch(offset_bytes=each.offset_bytes, buffer=each.to) for each in pointers(argument))
+        return Slot(argument=argument.name, value=struct_bytes(argument).hex(), patches=patches)
     if argument.value is None:
         raise ValueError(f"{argument.name}: a scalar without a value")
-    return encode(ratio(argument.value), argument.dtype).to_bytes(DTYPES[argument.dtype].size_bytes, "little")
+    return Slot(argument=argument.name, value=scalar_bytes(argument.dtype, argument.value).hex())
 
 
 def run(subject: Subject, arm: ArmName, number: int = 0) -> Run:

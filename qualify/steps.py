@@ -98,12 +98,23 @@ class Scrub(Document):
     seed: Hex16
 
 
+class Patch(Document):
+    """A place in a value where the address of a buffer goes; the buffer is named without its set."""
+
+    offset_bytes: Annotated[int, Field(ge=0)]
+    buffer: str
+
+
 class Slot(Document):
-    """One argument as launched: a buffer's name without its set, or a scalar's little-endian bytes in hex."""
+    """One argument as launched: a buffer's name without its set, or a value's little-endian bytes in hex.
+
+    `patches` are the addresses that a value holds.
+    """
 
     argument: Name
     buffer: str | None = None
     value: str | None = None
+    patches: tuple[Patch, ...] = ()
 
 
 class Run(Document):

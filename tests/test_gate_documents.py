@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gates import GATES
+from qualify.contract import Argument
 from qualify.gate import Gate
 from tests.gates.build import arguments, arm, kernel, subject
 
@@ -21,6 +22,12 @@ SUBJECTS = [
     for passed in (arguments(), arguments()[:1])
 ]
 SUBJECTS.append(subject("cuda-13.2", candidate=arm("wide", kernel(cooperative=True, cluster=(2, 1, 1)))))
+SUBJECTS.append(
+    subject(
+        "cuda-13.2",
+        arguments=(*arguments(), Argument(name="p", kind="struct", dtype="uint8", shape=(8,))),
+    )
+)
 
 
 def table(gate: str) -> dict[str, str]:

@@ -202,7 +202,7 @@ def _formulas(row: RouteRow, at: Field) -> Iterator[tuple[Field, str]]:
 def _check_launched(route: Route, row: RouteRow, cohort: CohortRow) -> None:
     """Launches name arguments that exist; a memset writes a buffer that the contract lets a route write."""
     every = [argument.name for argument in cohort.arguments]
-    written = [argument.name for argument in cohort.arguments if argument.kind not in {"input", "scalar"}]
+    written = [argument.name for argument in cohort.arguments if argument.kind in {"output", "inout", "scratch"}]
     for index, launch in enumerate(row.launches):
         at: Field = (*route.field, "launches", index)
         if isinstance(launch, KernelRow):

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import prod
 from typing import get_args
 
 from qualify.arena import alignment
-from qualify.cohort.rows import ArgumentRow, CohortRow
+from qualify.cohort.rows import ArgumentRow, CohortRow, PointerMemberRow, ScalarMemberRow
 from qualify.cohort.scope import Scope, check_formula
-from qualify.contract import LATER_KINDS, Argument, ArgumentKind, Cell, Fill, Normal
+from qualify.contract import (
+    LATER_KINDS,
+    Argument,
+    ArgumentKind,
+    Cell,
+    Fill,
+    Normal,
+    PointerMember,
+    ScalarMember,
+    Struct,
+)
 from qualify.documents import Field, Source
 from qualify.elements import DTYPES, Dtype
 from qualify.fill import recipe
 from qualify.model import MAX_INTEGER, ratio
+from qualify.passing import faults
 
 #: What a float input holds if its cohort names no fill: neither zero nor one is likely, and the mean is not zero, so
 #: that a sum, a mean or a norm that drops a part of its input does not come out right by symmetry.
@@ -34,6 +45,7 @@ _TAKES: Mapping[str, frozenset[str]] = {
     "inout": frozenset({"dtype", "shape", "align", "fill"}),
     "scratch": frozenset({"dtype", "shape", "size", "align", "init"}),
     "scalar": frozenset({"dtype", "value"}),
+    "struct": frozenset({"type", "size", "align", "members"}),
 }
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "input": ("dtype", "shape"),
@@ -41,6 +53,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "inout": ("dtype", "shape"),
     "scratch": (),
     "scalar": ("dtype", "value"),
+    "struct": ("type", "size", "align", "members"),
 }
 
 
@@ -112,10 +125,13 @@ def check_arguments(source: Source, row: CohortRow, names: Iterable[str]) -> Non
         _check_kind(source, field, item)
         formulas = [((*field, "shape", at), text) for at, text in enumerate(item.shape or ())]
         formulas += [((*field, "size"), item.size)] if item.size is not None else []
-        if item.value is not None and not _DECIMAL.fullmatch(item.value):
-            formulas.append(((*field, "value"), item.value))
-        for at, text in formulas:
-            check_formula(source, at, text, known)
+        values = [((*field, "value"), item.value)] if item.value is not None else []
+        for number, member in enumerate(item.members or ()):
+            if isinstance(member, ScalarMemberRow):
+                values.append(((*field, "members", number, "value"), member.value))
+        formulas += [(where, text) for where, text in values if not _DECIMAL.fullmatch(text)]
+        for where, text in formulas:
+            check_formula(source, where, text, known)
 
 
 def _check_kind(source: Source, field: Field, row: ArgumentRow) -> None:
@@ -134,14 +150,22 @@ def _check_kind(source: Source, field: Field, row: ArgumentRow) -> None:
         if getattr(row, name) is None:
             fix = f"add {name}: to {row.name}"
             raise source.error((*field, name), expected=f"{name} of {row.kind} {row.name}", got="nothing", fix=fix)
-    if row.size is not None and {"dtype", "shape"} & given:
+    if row.kind == "struct":
+        unique(source, (((*field, "members", at, "name"), each.name) for at, each in enumerate(row.members or ())))
+    elif row.size is not None and {"dtype", "shape"} & given:
         raise source.error((*field, "size"), expected="size in bytes, or dtype and shape", got="both", fix="remove one")
 
 
 def arguments(source: Source, row: CohortRow, cell: Cell) -> tuple[Argument, ...]:
     """The arguments of one cell. Raises InputError for an unknown dtype, an empty shape, a value out of range."""
     scope = Scope(source, cell)
-    return tuple(_argument(scope, ("arguments", index), item) for index, item in enumerate(row.arguments))
+    made = tuple(_argument(scope, ("arguments", index), item) for index, item in enumerate(row.arguments))
+    for index, item in enumerate(made):
+        for problem in faults(item, made):
+            fix = "lay it out as the compiler does, and name buffers of the contract"
+            expected = "members in their place that name buffers"
+            raise source.error(("arguments", index), expected=expected, got=f"{problem} for cell {cell.id}", fix=fix)
+    return made
 
 
 def _argument(scope: Scope, field: Field, row: ArgumentRow) -> Argument:
@@ -150,6 +174,11 @@ def _argument(scope: Scope, field: Field, row: ArgumentRow) -> Argument:
         value = _scalar(scope, (*field, "value"), row.value or "", dtype)
         return Argument(name=row.name, kind="scalar", dtype=dtype.name, value=value)
     shape = _shape(scope, field, row, dtype)
+    if row.kind == "struct":
+        held = Struct(type_name=row.type or "", members=tuple(_members(scope, field, row)))
+        argument = Argument(name=row.name, kind="struct", dtype="uint8", shape=shape, align=row.align, holds=held)
+        _check_promises(scope.source, field, argument)
+        return argument
     floating = dtype.kind == "float" and row.kind in {"input", "inout"}
     kind: ArgumentKind = row.kind  # type: ignore[assignment]  # Checked by check_arguments.
     argument = Argument(
@@ -163,6 +192,18 @@ def _argument(scope: Scope, field: Field, row: ArgumentRow) -> Argument:
     )
     _check_promises(scope.source, field, argument)
     return argument
+
+
+def _members(scope: Scope, field: Field, row: ArgumentRow) -> Iterator[ScalarMember | PointerMember]:
+    """What a struct holds in this cell."""
+    for at, member in enumerate(row.members or ()):
+        where: Field = (*field, "members", at)
+        if isinstance(member, PointerMemberRow):
+            yield PointerMember(name=member.name, offset_bytes=member.offset, to=member.to)
+        else:
+            dtype = _dtype(scope, (*where, "dtype"), member.dtype)
+            value = _scalar(scope, (*where, "value"), member.value, dtype)
+            yield ScalarMember(name=member.name, offset_bytes=member.offset, dtype=dtype.name, value=value)
 
 
 def _dtype(scope: Scope, field: Field, template: str) -> Dtype:

@@ -16,6 +16,33 @@ Template = Annotated[str, BeforeValidator(integer_as_text), StringConstraints(ma
 Extent = Annotated[tuple[Formula, ...], Field(min_length=1, max_length=3)]
 
 
+class ScalarMemberRow(Document):
+    """A number inside a struct; offset in bytes."""
+
+    name: Name
+    offset: Annotated[int, Field(ge=0)]
+    dtype: Template
+    value: Formula
+
+
+class PointerMemberRow(Document):
+    """The address of the buffer `to` inside a struct; offset in bytes."""
+
+    name: Name
+    offset: Annotated[int, Field(ge=0)]
+    to: Name
+
+
+def _member_kind(value: Any) -> str:
+    return "pointer" if isinstance(value, dict) and "to" in value else "scalar"
+
+
+MemberRow = Annotated[
+    Annotated[ScalarMemberRow, Tag("scalar")] | Annotated[PointerMemberRow, Tag("pointer")],
+    Discriminator(_member_kind),
+]
+
+
 class ArgumentRow(Document):
     """One argument of the ABI. Which fields a kind takes and needs is a table in `qualify.cohort.contents`."""
 
@@ -28,6 +55,8 @@ class ArgumentRow(Document):
     fill: Fill | None = None
     value: Formula | None = None
     init: ScratchInit | None = None
+    type: Name | None = None
+    members: Annotated[tuple[MemberRow, ...], Field(min_length=1)] | None = None
 
 
 class KernelRow(Document):

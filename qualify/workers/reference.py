@@ -1,15 +1,15 @@
 """The reference worker: the contract's own Python gives the exact outputs. Trusted, and kept from every candidate.
 
 The reference is a function `(cell, inputs) -> outputs`. `cell` maps the cell's names to integers and strings;
-`inputs` maps every input, inout and scalar argument to an exact array (float64 for floats, int64 or uint64 for
-integers) of the argument's shape; `outputs` maps every output and inout argument to an array of its shape, of
-float64 for floats and of int64 or uint64 for integers.
+`inputs` maps every input, inout and scalar argument, and every number in a struct as `<argument>.<member>`, to an
+exact array (float64 for floats, int64 or uint64 for integers) of its shape; `outputs` maps every output and inout
+argument to an array of its shape, of float64 for floats and of int64 or uint64 for integers.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ import numpy as np
 
 from qualify.channel import Channel, Evaluate, Evaluated, ExactDtype, FromWorker, ToWorker, Wrong
 from qualify.contract import Argument
-from qualify.elements import DTYPES, encode
+from qualify.elements import DTYPES
 from qualify.fill import generate
-from qualify.model import ratio
+from qualify.passing import scalar_bytes, scalars
 from qualify.patterns import numpy_dtype
 
 if TYPE_CHECKING:
@@ -95,20 +95,28 @@ def _written(wanted: Evaluate) -> list[Argument]:
 
 def _inputs(wanted: Evaluate) -> list[tuple[str, Array]]:
     """Every input, inout and scalar as a device gets it, decoded exactly and not to be written to."""
-    found = []
-    for argument in wanted.arguments:
-        if argument.kind == "scalar":
-            bits = encode(ratio(argument.value or "0"), argument.dtype)
-            raw = bits.to_bytes(DTYPES[argument.dtype].size_bytes, "little")
-        elif argument.kind in ("input", "inout"):
-            raw = generate(wanted.recipes[argument.name], argument.elements)
-        else:
-            continue
-        array = np.frombuffer(raw, dtype=numpy_dtype(argument.dtype)).astype(exact_dtype(argument))
-        array = array.reshape(argument.shape)
-        array.flags.writeable = False
-        found.append((argument.name, array))
-    return found
+    return [
+        (name, _exact(raw, dtype, shape))
+        for argument in wanted.arguments
+        for name, raw, dtype, shape in _given(argument, wanted)
+    ]
+
+
+def _given(argument: Argument, wanted: Evaluate) -> Iterator[tuple[str, bytes, str, tuple[int, ...]]]:
+    """What goes in by an argument: name, bytes, dtype and shape; a struct's numbers are named `<argument>.<member>`."""
+    if argument.kind == "scalar":
+        yield argument.name, scalar_bytes(argument.dtype, argument.value or "0"), argument.dtype, ()
+    elif argument.kind in ("input", "inout"):
+        raw = generate(wanted.recipes[argument.name], argument.elements)
+        yield argument.name, raw, argument.dtype, argument.shape
+    for member in scalars(argument):
+        yield f"{argument.name}.{member.name}", scalar_bytes(member.dtype, member.value), member.dtype, ()
+
+
+def _exact(raw: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
+    array = np.frombuffer(raw, dtype=numpy_dtype(dtype)).astype(_EXACT[DTYPES[dtype].kind]).reshape(shape)
+    array.flags.writeable = False
+    return array
 
 
 def _checked(argument: Argument, output: Any, *, finite: bool) -> bytes:

@@ -7,6 +7,7 @@ import pytest
 
 from qualify import cohort
 from qualify.cohort.contents import DEFAULT_FILL
+from qualify.contract import PointerMember, ScalarMember, Struct
 from tests.cohort.bench import COHORT, FILES, changed_lines, edited, refusal, select, subject, write
 
 REPOSITORY = Path(__file__).parents[2]
@@ -46,6 +47,62 @@ def test_scratch_in_bytes_and_exact_scalars(tmp_path: Path) -> None:
     )
     found = subject(write(tmp_path, scale_cohort_yaml=edited("cells:", more)), "plain").arguments
     assert (found[3].value, found[4].dtype, found[4].shape, found[4].init) == ("1e-5", "uint8", (32,), "zero-at-load")
+
+
+STRUCT = """\
+  - name: p
+    kind: struct
+    type: Params
+    size: 24
+    align: 8
+    members:
+      - {name: rows, offset: 0, dtype: int32, value: rows}
+      - {name: eps, offset: 4, dtype: float32, value: 1e-5}
+      - {name: x, offset: 8, to: x}
+      - {name: half, offset: 16, dtype: "{dtype}", value: 1/2}
+cells:"""
+
+
+def test_a_struct_is_its_members_at_their_offsets(tmp_path: Path) -> None:
+    made = subject(write(tmp_path, scale_cohort_yaml=edited("cells:", STRUCT)), "plain").arguments
+    (found,) = [item for item in made if item.kind == "struct"]
+    assert (found.dtype, found.shape, found.align) == ("uint8", (24,), 8)
+    assert found.holds == Struct(
+        type_name="Params",
+        members=(
+            ScalarMember(name="rows", offset_bytes=0, dtype="int32", value="8"),
+            ScalarMember(name="eps", offset_bytes=4, dtype="float32", value="1e-5"),
+            PointerMember(name="x", offset_bytes=8, to="x"),
+            ScalarMember(name="half", offset_bytes=16, dtype="float32", value="1/2"),
+        ),
+    )
+    assert [b'"holds"' in item.canonical() for item in made] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("offset: 4", "offset: 2", "p.eps: 4 bytes at 2 of 24"),
+        ("offset: 4", "offset: 0", "p.eps: 4 bytes at 0 of 24"),
+        ("offset: 16", "offset: 24", "p.half: 4 bytes at 24 of 24"),
+        ("to: x", "to: z", "p.x points to z, which is no buffer"),
+        ("to: x", "to: rows", "p.x points to rows, which is no buffer"),
+        ("align: 8", "align: 4", "p.x: 8 bytes at 8 of 24 that lie at multiples of 4"),
+        ("size: 24", "size: 28", "p: 28 bytes are no multiple of 8"),
+        ("name: eps", "name: rows", "rows again"),
+        ("    type: Params\n", "", "nothing"),
+        ("value: rows", "value: height", "height"),
+        ("value: rows", "value: 3000000000", "3000000000 for cell big"),
+        (", to: x", ", to: x, value: 1", "value"),
+    ],
+)
+def test_a_struct_that_no_compiler_lays_out_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in STRUCT
+    text = edited("cells:", STRUCT.replace(old, new))
+    error = refusal(write(tmp_path, scale_cohort_yaml=text))
+    assert says in str(error.got)
+    if says == "value":
+        assert error.expected == "one of dtype, name, offset, to, value"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gates.compile import Advisory, Compiled, CompileFacts, Entry, Passed
-from qualify.contract import Argument
+from qualify.contract import Argument, PointerMember, ScalarMember, Struct
 from qualify.subject import Subject
 from tests.gates.beds import Bed, opencl, script
 from tests.gates.beds import cuda as cuda_text
@@ -250,6 +250,47 @@ def test_opencl_kernels(pocl: Bed, text: bytes, closed: dict[str, bool | None]) 
     found = not_held(pocl.judge("compile", pocl.subject(text)).verdict)
     assert {name: found.get(name, True) for name in closed} == closed
     assert bool(found) is bool(closed)
+
+
+STRUCT = b"struct P { int n; double far; float *y; char last; };\n"
+MEMBERS = (
+    ScalarMember(name="n", offset_bytes=0, dtype="int32", value="3"),
+    ScalarMember(name="far", offset_bytes=8, dtype="float64", value="3"),
+    PointerMember(name="y", offset_bytes=16, to="y"),
+    ScalarMember(name="last", offset_bytes=24, dtype="int8", value="3"),
+)
+
+
+def held(size: int, align: int = 8, type_name: str = "P") -> tuple[Argument, ...]:
+    """y, the bytes of a struct that points to it, and a number behind it."""
+    inside = Struct(type_name=type_name, members=MEMBERS)
+    passed = Argument(name="p", kind="struct", dtype="uint8", shape=(size,), align=align, holds=inside)
+    return (arguments()[0], passed, Argument(name="k", kind="scalar", dtype="int32", value="1"))
+
+
+@pytest.mark.parametrize(("size", "closed"), [(32, {}), (40, {"parameter_layout": False})])
+def test_a_struct_has_the_contracts_size_in_the_objects_table(
+    cuda: Bed, size: int, closed: dict[str, bool | None]
+) -> None:
+    text = STRUCT + cuda_text("if (i < p.n) p.y[i] = p.far * k;", "float *y, P p, int k")
+    assert not_held(cuda.judge("compile", cuda.subject(text, passed=held(size))).verdict) == closed
+
+
+def test_a_structs_alignment_places_what_follows() -> None:
+    passed = (Argument(name="n", kind="scalar", dtype="int32", value="1"), *held(32)[1:])
+    for at, holds in ((8, True), (4, False)):
+        found = facts(entry(parameters=(placed(0, 4), placed(at, 32), placed(40, 4))))
+        judged = verdict("compile", subject("cuda-13.2", arguments=passed), found)
+        assert check(judged, "parameter_layout").holds is holds
+
+
+@pytest.mark.parametrize(
+    ("name", "holds"), [("P", True), ("struct P", True), ("int", False), ("P*", None), ("Q", None), (None, None)]
+)
+def test_an_opencl_struct_is_known_by_its_types_name(name: str | None, holds: bool | None) -> None:
+    found = facts(entry(parameters=(PARAMETERS[0], Passed(type_name=name, **VALUE), PARAMETERS[3])))
+    judged = verdict("compile", subject("pocl-3.0", arguments=held(32)), found)
+    assert check(judged, "parameter_types").holds is holds
 
 
 NAMED = kernel("add<float, 4>", grid=2)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gates.contract import CHECKS, ContractFacts, ContractGate, ContractSettings
-from qualify.contract import Argument, Launch, Memset
+from qualify.contract import Argument, Launch, Memset, PointerMember, ScalarMember, Struct
 from qualify.subject import Subject
 from tests.gates.build import LIMITS, NoBench, arguments, arm, buffer, check, kernel, not_held, subject, verdict
 
@@ -99,6 +99,54 @@ def test_a_terabyte_of_scratch_says_how_much_it_needs() -> None:
     about = subject(arguments=(*arguments(), buffer("s", "scratch", 1 << 38)))
     found = verdict("contract", about, ContractGate().measure(about, NoBench(), ContractSettings()))
     assert (check(found, "memory").got or "").startswith("1099511")
+
+
+COUNT = ScalarMember(name="n", offset_bytes=0, dtype="int32", value="7")
+TO_Y = PointerMember(name="y", offset_bytes=8, to="y")
+
+
+def with_struct(*members: ScalarMember | PointerMember, toolkit: str = "cuda-13.2", **more: Any) -> Subject:
+    """A struct of 16 bytes behind the usual arguments."""
+    fields: dict[str, Any] = {"dtype": "uint8", "shape": (16,), "align": 8, **more}
+    held = Argument(name="p", kind="struct", holds=Struct(type_name="P", members=members), **fields)
+    return subject(toolkit, arguments=(*arguments(), held))
+
+
+def test_a_struct_passes_where_the_runtime_has_what_it_holds() -> None:
+    assert not judged(with_struct(COUNT, TO_Y))
+    assert not judged(with_struct(COUNT, toolkit="pocl-3.0"))
+    assert judged(with_struct(COUNT, TO_Y, toolkit="pocl-3.0")) == {"kinds": False}
+    assert judged(with_struct(COUNT, toolkit="simulated-1.0")) == {"kinds": False}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        with_struct(COUNT, TO_Y.model_copy(update={"offset_bytes": 12})),
+        with_struct(COUNT, TO_Y.model_copy(update={"offset_bytes": 16})),
+        with_struct(TO_Y, TO_Y.model_copy(update={"name": "z"})),
+        with_struct(TO_Y.model_copy(update={"to": "n"})),
+        with_struct(TO_Y.model_copy(update={"to": "nothing"})),
+        with_struct(COUNT, TO_Y, align=4),
+        with_struct(COUNT, shape=(12,)),
+        with_struct(COUNT, dtype="uint16", shape=(8,)),
+        with_struct(COUNT.model_copy(update={"value": "2147483648"})),
+        with_struct(COUNT.model_copy(update={"dtype": "int24"})),
+        subject("cuda-13.2", arguments=(*arguments(), Argument(name="p", kind="struct", dtype="uint8", shape=(16,)))),
+        subject(
+            "cuda-13.2",
+            arguments=tuple(a.model_copy(update={"holds": Struct(type_name="P", members=())}) for a in arguments()),
+        ),
+    ],
+)
+def test_the_nearest_structs_that_no_compiler_lays_out(about: Subject) -> None:
+    assert judged(about)["held"] is False
+
+
+def test_the_bytes_of_a_struct_count_as_parameters() -> None:
+    about = with_struct(COUNT, TO_Y)
+    for limit, closed in ((44, {}), (43, {"parameters": False})):
+        assert judged(about.model_copy(update={"limits": limits(parameter_bytes=limit)})) == closed
 
 
 def test_an_arena_smaller_than_its_buffers_is_no_measurement() -> None:

@@ -255,6 +255,10 @@ class Device(ABC):
     def _trace(self) -> Answer:
         raise StepRefused("this device keeps no trace")
 
+    def _address(self, place: Placement) -> int:
+        """Where a buffer starts, for a kernel that loads addresses from memory."""
+        raise StepRefused(f"{place.buffer}: this device gives kernels no addresses to load")
+
     # Shared checks ---------------------------------------------------------------------------------------------------
 
     def _place(self, buffer: str) -> Placement:
@@ -298,9 +302,15 @@ class Device(ABC):
         if slot.buffer is not None:
             return self._place(f"{slot.buffer}.{number}")
         try:
-            return bytes.fromhex(slot.value or "")
+            value = bytearray.fromhex(slot.value or "")
         except ValueError as error:
             raise StepRefused(f"{slot.argument}: {error}") from error
+        for patch in slot.patches:
+            address = self._address(self._place(f"{patch.buffer}.{number}")).to_bytes(8, "little")
+            if patch.offset_bytes + len(address) > len(value):
+                raise StepRefused(f"{slot.argument}: an address at {patch.offset_bytes} of {len(value)} bytes")
+            value[patch.offset_bytes : patch.offset_bytes + len(address)] = address
+        return bytes(value)
 
     def _memset_place(self, memset: Memset, slots: Sequence[Slot], number: int) -> Placement:
         for slot in slots:

@@ -1,0 +1,109 @@
+"""How arguments become parameters of a kernel: which are passed, their bytes and alignment, and what they hold.
+
+Pure values: what a gate compares with an object's table, and what a launch is composed of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from qualify.contract import Argument, Kernel, PointerMember, ScalarMember, Struct
+from qualify.elements import DTYPES, encode
+from qualify.model import ratio
+
+POINTER_BYTES = 8
+
+
+def passed(arguments: Sequence[Argument], kernel: Kernel) -> tuple[Argument, ...]:
+    """The arguments that a launch passes, in the order of the kernel's parameters. Raises KeyError for no argument."""
+    if kernel.arguments is None:
+        return tuple(arguments)
+    by_name = {argument.name: argument for argument in arguments}
+    return tuple(by_name[name] for name in kernel.arguments)
+
+
+def parameter_bytes(argument: Argument) -> int:
+    """The size of the parameter that passes an argument. Raises KeyError for an unknown dtype."""
+    return POINTER_BYTES if argument.is_buffer else argument.elements * DTYPES[argument.dtype].size_bytes
+
+
+def parameter_align(argument: Argument) -> int:
+    """What a parameter's place is a multiple of: its own size, or what a struct's type asks for."""
+    return argument.align if argument.kind == "struct" else parameter_bytes(argument)
+
+
+def scalar_bytes(dtype: str, value: str) -> bytes:
+    """A number as it is passed, little-endian."""
+    return encode(ratio(value), dtype).to_bytes(DTYPES[dtype].size_bytes, "little")
+
+
+def struct_bytes(argument: Argument) -> bytes:
+    """A struct as it is passed, with zeros where addresses go."""
+    data = bytearray(argument.elements)
+    for member in scalars(argument):
+        raw = scalar_bytes(member.dtype, member.value)
+        data[member.offset_bytes : member.offset_bytes + len(raw)] = raw
+    return bytes(data)
+
+
+def scalars(argument: Argument) -> tuple[ScalarMember, ...]:
+    """The numbers in a struct."""
+    members = argument.holds.members if argument.holds is not None else ()
+    return tuple(member for member in members if isinstance(member, ScalarMember))
+
+
+def pointers(argument: Argument) -> tuple[PointerMember, ...]:
+    """The addresses in a struct."""
+    members = argument.holds.members if argument.holds is not None else ()
+    return tuple(member for member in members if isinstance(member, PointerMember))
+
+
+def fits(dtype: str, value: str | None) -> bool:
+    """Whether there is a value, and an integer type holds it; a float type takes any number."""
+    kind = DTYPES.get(dtype)
+    if value is None or kind is None:
+        return False
+    number: Fraction = ratio(value)
+    return kind.kind == "float" or (number.denominator == 1 and -kind.sign_bit <= number <= kind.greatest)
+
+
+def faults(argument: Argument, arguments: Sequence[Argument]) -> Iterator[str]:
+    """What is wrong with what an argument holds, beside the contract's other arguments."""
+    by_name = {each.name: each for each in arguments}
+    if argument.kind == "struct":
+        yield from _struct_faults(argument, by_name)
+    elif argument.holds is not None:
+        yield f"{argument.kind} {argument.name} holds a struct"
+
+
+def _struct_faults(argument: Argument, by_name: Mapping[str, Argument]) -> Iterator[str]:
+    """Members inside the struct, each at a multiple of its size, none over another; addresses of buffers."""
+    if not isinstance(argument.holds, Struct) or argument.dtype != "uint8" or len(argument.shape) != 1:
+        yield f"{argument.name} is no struct of bytes"
+        return
+    if argument.align > 0 and argument.elements % argument.align:
+        yield f"{argument.name}: {argument.elements} bytes are no multiple of {argument.align}"
+    end = 0
+    for member in sorted(argument.holds.members, key=lambda each: each.offset_bytes):
+        shown = f"{argument.name}.{member.name}"
+        size = _member_bytes(member)
+        if size is None or (isinstance(member, ScalarMember) and not fits(member.dtype, member.value)):
+            yield f"{shown} has no value that its type holds"
+            continue
+        at, beyond = member.offset_bytes, argument.elements
+        if at < end or at % size or at + size > beyond or size > argument.align:
+            yield f"{shown}: {size} bytes at {at} of {beyond} that lie at multiples of {argument.align}"
+        elif isinstance(member, PointerMember) and not _is_buffer(by_name.get(member.to)):
+            yield f"{shown} points to {member.to}, which is no buffer"
+        end = at + size
+
+
+def _member_bytes(member: ScalarMember | PointerMember) -> int | None:
+    if isinstance(member, PointerMember):
+        return POINTER_BYTES
+    return DTYPES[member.dtype].size_bytes if member.dtype in DTYPES else None
+
+
+def _is_buffer(argument: Argument | None) -> bool:
+    return argument is not None and argument.is_buffer
