@@ -8,7 +8,7 @@ from gates.digest import FIRST_ZONES, OTHER_ZONES, CheckedRun, DigestFacts, Unto
 from qualify.contract import Variant
 from qualify.steps import Damage
 from tests.gates.beds import Bed, opencl, script
-from tests.gates.build import VARIANTS, arguments, buffer, check, kernel, not_held, subject, verdict
+from tests.gates.build import VARIANTS, arguments, buffer, check, not_held, subject, verdict
 
 
 def digest(number: int) -> str:
@@ -165,21 +165,6 @@ def test_a_hang_is_ended_by_the_setting(simulated: Bed) -> None:
     found = simulated.judge("digest", simulated.subject(script(fault="hang")), timeout_s=1)
     assert found.measurement.loss is not None
     assert (found.measurement.loss.how, found.verdict.outcome) == ("hung", "fail")
-
-
-@pytest.mark.parametrize(
-    ("body", "closed"),
-    [
-        ("if (i < n - n % 8) y[i] = a[i] + b[i];", {"unwritten": False}),
-        ("if (i <= n) y[i] = a[i] + b[i];", {"zones": False}),
-        ("if (i < n) y[i] = i == n - 1 ? b[i] + a[i + 1] : a[i] + b[i];", {"zone_independent": False}),
-        ("if (i < n) y[i] = y[i] * 0.5f + a[i];", {"repeats": None}),
-    ],
-)
-def test_opencl_kernels(pocl: Bed, body: str, closed: Closed) -> None:
-    about = pocl.subject(opencl(body), n=1003, launches=(kernel(grid=11),), bits="own")
-    found = not_held(pocl.judge("digest", about).verdict)
-    assert {name: found.get(name, True) for name in closed} == closed
 
 
 def test_inouts_and_scratch(simulated: Bed) -> None:
