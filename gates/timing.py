@@ -130,6 +130,15 @@ def _judged(
         yield from seen.notes()
 
 
+def judge_watched(
+    subject: Subject, facts: TimedFacts, series: Series, settings: TimingSettings
+) -> Iterable[Check | Note]:
+    """Rule 3: rule 2, and what the board did not tell is said."""
+    yield from judge(subject, facts, series, settings)
+    if facts.pace is not None:
+        yield from timed.hidden(timed.from_series(facts, series, facts.pace.pace, len(program.outputs(subject))))
+
+
 class _Windows:
     """One subject's windows and long runs, read from their series again."""
 
@@ -285,11 +294,7 @@ class _Windows:
             got = f"p50 {nearest_rank(units, 50)} ns, p95 {nearest_rank(units, 95)} ns"
             yield Note(name=f"units of {arm}", got=got, says=f"{len(units)} units of {pace.passes} passes")
         yield Note(name="chance", got=_power_of_ten(found.windows.p), says="of such windows if the gain were the limit")
-        if self._sifted.rejected:
-            reasons = sorted({reason for each in self._sifted.rejected.values() for reason in each})
-            yield Note(name="rejected", got=f"{len(self._sifted.rejected)} windows", says=", ".join(reasons))
-        if any(each.around.clock is None for each in self._seen):
-            yield Note(name="clock_state", got="unknown", says="nothing tells the state of this board's clocks")
+        yield from timed.notes(self._seen, self._sifted)
 
 
 def decision(promised: Promise, windows: Sequence[Seen], *, short: bool) -> Decision:
@@ -360,6 +365,7 @@ class TimingGate(Gate[TimedFacts, TimingSettings]):
     rules: ClassVar[tuple[Rule[TimedFacts, TimingSettings], ...]] = (
         Rule(1, TimedFacts, TimingSettings, checks, judge_both_ways, FIXES),
         Rule(2, TimedFacts, TimingSettings, checks, judge, FIXES),
+        Rule(3, TimedFacts, TimingSettings, checks, judge_watched, FIXES),
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: TimingSettings) -> TimedFacts:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from qualify import own_bits, pacing, paired, program, readings
-from qualify.gate import Bench, Facts, Gate, Rule, Series, SeriesRef, Settings, at_least, holds
+from qualify import own_bits, pacing, paired, program, readings, timed
+from qualify.gate import Bench, Facts, Gate, Rule, Series, SeriesRef, Settings, Surroundings, at_least, holds
 from qualify.own_bits import Chosen, OwnBits, Pair
 from qualify.pacing import Paced
+from qualify.paired import Sifted
 from qualify.paired_session import ARMS, PairedSession
+from qualify.processes import windows
 from qualify.program import LEAST_UNITS, Pace
 from qualify.readings import Attempt
 from qualify.seeds import permutation, split
 from qualify.subject import Subject
+from qualify.timed import Seen
 from qualify.verdict import Check, Note
 
 PPM = 1_000_000
@@ -61,6 +64,15 @@ class TrialFacts(Facts):
     chosen: Chosen | None = None
 
 
+class WatchedFacts(TrialFacts):
+    """Of rule 2: what the parent saw around each window too, as `timed.TimedFacts` holds it."""
+
+    event_names: tuple[str, ...] = ()
+    clock_names: tuple[str, ...] = ()
+    events: SeriesRef | None = None
+    clocks: SeriesRef | None = None
+
+
 class TrialSettings(Settings):
     """How many windows, by how much the tail may be worse, and seconds for one window."""
 
@@ -79,6 +91,37 @@ def checks(subject: Subject) -> frozenset[str]:
 
 def judge(subject: Subject, facts: TrialFacts, series: Series, settings: TrialSettings) -> Iterable[Check | Note]:
     """Every check of rule 1, from the series alone. Raises ValueError for series that no session gives."""
+
+    def unseen(pace: Pace) -> list[Seen]:
+        attempts = readings.from_series(series, pace, len(program.outputs(subject)))
+        return [Seen(0, Surroundings(), attempt) for attempt in attempts]
+
+    yield from _judge(subject, facts, series, settings, unseen)
+
+
+def judge_watched(
+    subject: Subject, facts: WatchedFacts, series: Series, settings: TrialSettings
+) -> Iterable[Check | Note]:
+    """Rule 2: rule 1, but windows are rejected for all of R10.8, and what the board did not tell is said."""
+    seen: list[Seen] = []
+
+    def around(pace: Pace) -> list[Seen]:
+        whole = {**series, "processes": [0] * len(series["orders"])}
+        seen.extend(timed.from_series(facts, whole, pace, len(program.outputs(subject))))
+        return seen
+
+    yield from _judge(subject, facts, series, settings, around)
+    yield from timed.notes(seen, timed.sifted(seen, (settings.windows,)))
+    yield from timed.hidden(seen)
+
+
+def _judge(
+    subject: Subject,
+    facts: TrialFacts,
+    series: Series,
+    settings: TrialSettings,
+    around: Callable[[Pace], Sequence[Seen]],
+) -> Iterator[Check | Note]:
     if facts.probe_candidate is None or facts.probe_incumbent is None:
         yield pacing.no_pace()
         return
@@ -92,9 +135,9 @@ def judge(subject: Subject, facts: TrialFacts, series: Series, settings: TrialSe
     yield pacing.as_asked(subject, facts.pace, facts.flush_bytes, min(candidate_ns, incumbent_ns))
     yield from _warmed(series)
     pace = facts.pace.pace
-    attempts = readings.from_series(series, pace, len(program.outputs(subject)))
-    yield from _sound(subject, facts, series, pace, attempts)
-    yield from _decided(settings, pace, attempts)
+    seen = around(pace)
+    yield from _sound(subject, facts, series, pace, [each.attempt for each in seen])
+    yield from _decided(settings, pace, [each.attempt for each in seen], timed.sifted(seen, (settings.windows,)))
 
 
 def _warmed(series: Series) -> Iterator[Check | Note]:
@@ -133,9 +176,8 @@ def _sound(
         yield from own_bits.near(subject, pace.sets, facts.pairs, facts.chosen)
 
 
-def _decided(settings: TrialSettings, pace: Pace, attempts: Sequence[Attempt]) -> Iterator[Check | Note]:
+def _decided(settings: TrialSettings, pace: Pace, attempts: Sequence[Attempt], seen: Sifted) -> Iterator[Check | Note]:
     """The medians of the windows that count (R10.6)."""
-    seen = readings.sifted(attempts, settings.windows)
     unknown = any(reading.host_bound is None for attempt in attempts for reading in attempt.readings)
     counted = (
         len(seen.kept) == settings.windows
@@ -148,8 +190,8 @@ def _decided(settings: TrialSettings, pace: Pace, attempts: Sequence[Attempt]) -
     passes = 2 * pace.passes * pace.units * len(seen.kept)
     few = at_least("passes", passes, pacing.LEAST_PASSES, "timed passes an arm")
     yield few if few.holds else few.model_copy(update={"holds": None})
-    windows = [attempts[index].window for index in seen.kept]
-    ratios = [paired.Reading(0, window.total, window.tail(short=pace.passes > 1)) for window in windows]
+    kept = [attempts[index].window for index in seen.kept]
+    ratios = [paired.Reading(0, window.total, window.tail(short=pace.passes > 1)) for window in kept]
     found = paired.trial(ratios, Fraction(settings.tail_margin_ppm, PPM))
     yield holds("faster", str(found.total), "a median of total times above 1", found.total.exceeds(Fraction(1)))
     tail = found.tail.reaches(found.tail_limit)
@@ -174,29 +216,30 @@ FIXES = {
 }
 
 
-class TrialGate(Gate[TrialFacts, TrialSettings]):
+class TrialGate(Gate[WatchedFacts, TrialSettings]):
     """A first look at the time."""
 
     id: ClassVar[str] = "trial"
     claim: ClassVar[str] = "In 21 paired windows both medians favour the candidate, and every timed launch is right."
     runs_on: ClassVar[Literal["host", "device"]] = "device"
     timed: ClassVar[bool] = True
-    rules: ClassVar[tuple[Rule[TrialFacts, TrialSettings], ...]] = (
+    rules: ClassVar[tuple[Rule[Any, Any], ...]] = (
         Rule(1, TrialFacts, TrialSettings, checks, judge, FIXES),
+        Rule(2, WatchedFacts, TrialSettings, checks, judge_watched, FIXES),
     )
 
-    def measure(self, subject: Subject, bench: Bench, settings: TrialSettings) -> TrialFacts:
+    def measure(self, subject: Subject, bench: Bench, settings: TrialSettings) -> WatchedFacts:
         """A probe for the pace, then one session on as many sets as the pace needs."""
         seed = bench.seed("trial")
         flush = program.flush_bytes(subject)
         if flush is None or not pacing.fits(subject, Pace(1, LEAST_UNITS, flush)):
-            return TrialFacts(flush_bytes=flush)
+            return WatchedFacts(flush_bytes=flush)
         totals = pacing.probed(subject, bench, split(seed, "probe"), flush, settings.timeout_s)
         found: dict[str, object] = {f"probe_{arm}": bench.series(f"probe_{arm}", totals[arm]) for arm in ARMS}
         pace = pacing.cut(subject, totals, flush)
         if pace is not None:
             found |= {"pace": pace, **_windows(subject, bench, pace, split(seed, "windows"), settings)}
-        return TrialFacts.model_validate({"flush_bytes": flush, **found})
+        return WatchedFacts.model_validate({"flush_bytes": flush, **found})
 
 
 # Measurement ---------------------------------------------------------------------------------------------------------
@@ -207,6 +250,7 @@ def _windows(subject: Subject, bench: Bench, paced: Paced, seed: str, settings: 
     pace = paced.pace
     own = OwnBits(subject, permutation(split(seed, "chosen"), pace.sets)[0]) if subject.bits == "own" else None
     series: dict[str, Sequence[int]] = {}
+    seen: list[Seen] = []
     with bench.session(subject, *ARMS) as session:
         both = PairedSession(subject, session, seed, pace, settings.timeout_s)
         series["inputs_before"] = both.inputs()
@@ -215,8 +259,11 @@ def _windows(subject: Subject, bench: Bench, paced: Paced, seed: str, settings: 
                 own.see(number, both.known(number))
             series |= {f"known_{arm}": own.digests[arm] for arm in ARMS}
         series |= {f"warm_{arm}": units for arm, units in both.warm_up().items()}
-        series |= readings.as_series(both.windows(settings.windows))
+        windows(session, both, 0, seen, (settings.windows,))
         series["inputs_after"] = both.inputs()
         chosen_seed = both.set_seed(own.chosen) if own is not None else ""
-    found: dict[str, object] = {name: bench.series(name, values) for name, values in series.items()}
+    around, names = timed.as_series(seen)
+    del around["processes"]  # All of them are of one.
+    found: dict[str, object] = {name: bench.series(name, values) for name, values in (series | around).items()}
+    found |= names
     return found if own is None else found | {"pairs": own.pairs(), "chosen": own.judged(bench, chosen_seed)}

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self, TypeVar
 
-from qualify import boards, fill, seeds, toolkits
+from qualify import boards, fill, nvml, seeds, toolkits
 from qualify.boards import NATIVE, Place, measuring_job
 from qualify.channel import Described, Evaluate, Evaluated, Reply, Wrong
 from qualify.children import Child, ChildLost, Job, Nursery
@@ -30,6 +30,7 @@ from qualify.objectcode import Built
 from qualify.sessions import LOG_CHARS, MeasuringSession, board_lock, lost
 from qualify.steps import ArmName, Load
 from qualify.subject import Subject
+from qualify.telemetry import Telemetry, Watch, Watched
 
 LOAD_TIMEOUT_S = 60.0
 REFERENCE_TIMEOUT_S = 120.0
@@ -62,6 +63,8 @@ class Rig:
         self._source: ReferenceSource | None = None
         self._seed = b""
         self._losses: Counter[str] = Counter()
+        self._watched: nvml.Nvml | nvml.Blind | None = None
+        self._settings: Json = None
 
     @classmethod
     def open(cls, toolkit: str, arch: str = NATIVE) -> Self:
@@ -98,9 +101,10 @@ class Rig:
         """A fresh measuring worker whose canary ran right, alone with the board. Raises RigError."""
         alone, harness = self._board_alone(), self._compilers.harness()
         with alone:
+            watch = self._watch()
             child = self._nursery.start(measuring_job(self._toolkit))
             try:
-                session = MeasuringSession(child)
+                session = MeasuringSession(child, watch)
                 session.open(harness)
                 yield session
             finally:
@@ -113,6 +117,15 @@ class Rig:
         if self._toolkit.worker == "simulated":
             return nullcontext()
         return board_lock(self.board.uuid, Path(tempfile.gettempdir()), self._closed)
+
+    def _watch(self) -> Watch | None:
+        """A watch on the board for one session, where the board is another than this machine."""
+        if self.board is None or not self._toolkit.apart:
+            return None
+        if self._watched is None:
+            self._watched = nvml.open_board(self.board.uuid, self._toolkit.device)
+            self._settings = self._watched.settings()
+        return Watch(self._watched.read, self._watched.greatest_sm_mhz)
 
     def evaluate(self, subject: Subject, variant: Variant, seed: str) -> Outputs:
         """The exact outputs for the inputs that (variant, seed) gives. Raises ChildLost, RigError."""
@@ -163,12 +176,15 @@ class Rig:
             "not_applied": [*sorted(self._nursery.unapplied)],
             "workers_started": {**self._nursery.started},
             "workers_lost": {**self._losses},
+            **({} if self._settings is None else {"board": self._settings}),
         }
 
     def close(self) -> None:
         """End every worker. From any thread, and again; whoever waits for one gets RigError, blaming no kernel."""
         self._closed.set()
         self._nursery.close()
+        if self._watched is not None:
+            self._watched.close()
 
     def __enter__(self) -> Self:
         return self
@@ -205,6 +221,7 @@ class GateBench:
         self.uses: dict[str, str] = {}
         self.series_data: dict[str, bytes] = {}
         self.objects: dict[str, bytes] = {}
+        self._watched: list[Watched] = []
 
     def build(self, arm: Arm) -> Built:
         """What the compile worker made of an arm's module; a refusal is data. Raises WorkerLost."""
@@ -228,6 +245,13 @@ class GateBench:
             except WorkerLost as error:
                 self._rig.count(error)
                 raise
+            finally:
+                self._watched += [] if session.watched is None else [session.watched]
+
+    @property
+    def telemetry(self) -> Telemetry | None:
+        """What was read of the board around the gate's windows; None where nobody read or asked."""
+        return Telemetry(sessions=tuple(self._watched)) if self._watched else None
 
     def needed(self, gate: str, facts: type[F]) -> F:
         """The facts of a needed gate; its file's digest is noted in `uses`. Raises KeyError, DocumentError."""

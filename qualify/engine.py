@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from qualify.bench import GateBench, Rig
 from qualify.errors import QualifyError
+from qualify.evidence.layout import telemetry_path
 from qualify.evidence.store import StagedRun
 from qualify.gate import Facts, Gate, Measurement, Settings, WorkerLost
 from qualify.judgement import decide, rules_of
@@ -128,6 +129,8 @@ class Execution:
         )
         for path, data in bench.objects.items():
             self.run.attach(path, data)
+        if bench.telemetry is not None:
+            self.run.attach(telemetry_path(state.planned.subject.key, node.gate), bench.telemetry.canonical())
         return measurement, dict(bench.series_data) if measurement.state == "measured" else {}
 
     def _attempt(self, gate: Gate[Any, Any], planned: Planned, bench: GateBench, settings: Settings) -> Measurement:

@@ -123,15 +123,6 @@ class PairedSession:
             turn += 1
         return units
 
-    def windows(self, count: int) -> tuple[Attempt, ...]:
-        """Windows until so many count or too many were rejected, each with a fresh coin (R10.8)."""
-        attempts: list[Attempt] = []
-        while True:
-            seen = readings.sifted(attempts, count)
-            if not seen.missing or seen.over_cap:
-                return tuple(attempts)
-            attempts.append(self.window(len(attempts)))
-
     def window(self, number: int) -> Attempt:
         """One window; its number draws its coin, its sets and its poison."""
         candidate_first = coin(split(self._seed, "coin", number))

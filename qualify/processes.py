@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from qualify import pacing, program, timed
 from qualify.arena import layout
-from qualify.gate import Bench
+from qualify.gate import Bench, Session
 from qualify.own_bits import OwnBits
 from qualify.paired import Sifted
 from qualify.paired_session import ARMS, LongRun, PairedSession
@@ -80,12 +80,7 @@ class Processes:
             if not process:
                 self._first(both)
             self._warm_up(both)
-            session.surroundings()
-            number = 0
-            while self._sifted.missing.get(process) and not self._sifted.over_cap:
-                attempt = both.window(number)
-                self._seen.append(Seen(process, session.surroundings(), attempt))
-                number += 1
+            windows(session, both, process, self._seen, self._wanted)
             self._series["loads"].append(int(candidate_first))
             self._series["inputs"] += both.inputs()
 
@@ -112,6 +107,19 @@ class Processes:
             rounds = {arm: _rounds(both, arm, sets, long_run_ms * MS // LONG_BLOCKS) for arm in ARMS}
             runs = _abba(both, sets, rounds, long_run_ms * MS)
             self._series |= timed.long_series(runs) | {"long_inputs": before + both.inputs()}
+
+
+def windows(session: Session, both: PairedSession, process: int, seen: list[Seen], wanted: Sequence[int]) -> None:
+    """Add windows of one process to `seen`, until its share counts or too many were rejected (R10.8).
+
+    Each has a fresh coin. What is seen around a window is what happened since the one before.
+    """
+    session.surroundings()
+    found, number = timed.sifted(seen, wanted), 0
+    while found.missing.get(process) and not found.over_cap:
+        attempt = both.window(number)
+        seen.append(Seen(process, session.surroundings(), attempt))
+        found, number = timed.sifted(seen, wanted), number + 1
 
 
 def _rounds(both: PairedSession, arm: ArmName, sets: range, wanted_ns: int) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from qualify.gate import Series
-from qualify.paired import Condition, Sifted, sift
 from qualify.program import LEAST_UNITS, Pace, window_arms
 from qualify.steps import ArmName, Segment, Stamps
 from qualify.windows import Timed, Window, timed
@@ -128,15 +127,6 @@ def _reading(row: Mapping[str, Sequence[int]], outputs: int) -> Reading:
         damage_bytes=row["damage"][0],
         host_bound=None if bound == -1 else bool(bound),
     )
-
-
-def sifted(attempts: Sequence[Attempt], windows: int) -> Sifted:
-    """Which attempts count: rejected by what the rig saw, never by arm nor by time (R10.8)."""
-    return sift([Condition(process=0, events=_events(attempt)) for attempt in attempts], (windows,))
-
-
-def _events(attempt: Attempt) -> frozenset[str]:
-    return frozenset({"host-bound"} if any(reading.host_bound for reading in attempt.readings) else ())
 
 
 def every_set_once(attempts: Iterable[Attempt], pace: Pace) -> bool:

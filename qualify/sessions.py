@@ -12,7 +12,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from qualify.steps import (
     Zones,
     owner,
 )
+from qualify.telemetry import Watch, Watched
 
 LOG_CHARS = 4096
 _POLL_S = 0.02
@@ -73,8 +74,8 @@ def lost(child: ChildLost, step: str, arm: ArmName | None) -> WorkerLost:
 class MeasuringSession:
     """`gate.Session` over one child: announced steps, checked records, losses with an owner."""
 
-    def __init__(self, child: Child, watch: Callable[[], Surroundings] = Surroundings) -> None:
-        """`watch` tells what was seen around the board since it was last called; by default nobody watches."""
+    def __init__(self, child: Child, watch: Watch | None = None) -> None:
+        """`watch` reads the board; None where there is none apart from this machine, and nobody watches."""
         self._child, self._watch = child, watch
         self._buffers: dict[str, int] = {}
         self._taken: tuple[bytes, ...] = ()
@@ -88,6 +89,8 @@ class MeasuringSession:
             answer, _ = self._child.ask(Open(), harness, timeout_s=START_TIMEOUT_S)
             if not isinstance(answer, Opened):
                 raise self._child.refuse(f"answered {answer.say} when asked to open its device")
+            if self._watch is not None:
+                self._watch.opened(self._child.pid)
         except ChildLost as error:
             raise RigError(
                 f"expected the device's canary to run right, but its worker {error.how} "
@@ -112,7 +115,12 @@ class MeasuringSession:
 
     def surroundings(self) -> Surroundings:
         """What was seen around the board since this was last asked, or since the session began."""
-        return self._watch()
+        return Surroundings() if self._watch is None else self._watch()
+
+    @property
+    def watched(self) -> Watched | None:
+        """What was read of the board, if anyone asked for surroundings."""
+        return None if self._watch is None else self._watch.watched
 
     def _perform(self, steps: Sequence[Step], objects: Sequence[bytes], timeout_s: float) -> tuple[Record, ...]:
         self._steps, self._at, self._taken = steps, -1, ()

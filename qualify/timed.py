@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
+from typing import Protocol
 
 from qualify import readings
 from qualify.gate import Facts, Series, SeriesRef, Surroundings
@@ -23,11 +24,14 @@ from qualify.paired_session import ARMS, LongRun
 from qualify.program import Pace
 from qualify.readings import SEGMENTS, Attempt, Reading
 from qualify.steps import ArmName
+from qualify.verdict import Note
 from qualify.windows import Window
 
 PPM = 1_000_000
 #: Of the blocks that the parent's own clock timed, the same series as of windows, under names of their own.
 LONG = "long_"
+#: How the name of an event ends that a board does not tell.
+UNKNOWN = " unknown"
 
 
 class Span(Document):
@@ -120,7 +124,21 @@ def as_series(windows: Sequence[Seen]) -> tuple[dict[str, list[int]], dict[str, 
     return series, {"event_names": tuple(events), "clock_names": tuple(map(str, clocks))}
 
 
-def from_series(facts: TimedFacts, series: Series, pace: Pace, outputs: int) -> tuple[Seen, ...]:
+class Named(Protocol):
+    """Facts that name what two of their series point to."""
+
+    @property
+    def event_names(self) -> tuple[str, ...]:
+        """What `events` has bits over."""
+        ...
+
+    @property
+    def clock_names(self) -> tuple[str, ...]:
+        """What `clocks` has indices into."""
+        ...
+
+
+def from_series(facts: Named, series: Series, pace: Pace, outputs: int) -> tuple[Seen, ...]:
     """The windows again. Raises ValueError for series that no measurement gives."""
     attempts = readings.from_series(series, pace, outputs)
     rows = zip(series["processes"], series["events"], series["clocks"], attempts, strict=True)
@@ -130,6 +148,22 @@ def from_series(facts: TimedFacts, series: Series, pace: Pace, outputs: int) -> 
         Seen(process, Surroundings(_events(facts.event_names, bits), _clock(facts.clock_names, clock)), attempt)
         for process, bits, clock, attempt in rows
     )
+
+
+def notes(windows: Sequence[Seen], found: Sifted) -> Iterator[Note]:
+    """Why windows were rejected, and whether the clocks' state is known."""
+    if found.rejected:
+        reasons = sorted({reason for each in found.rejected.values() for reason in each})
+        yield Note(name="rejected", got=f"{len(found.rejected)} windows", says=", ".join(reasons))
+    if any(window.around.clock is None for window in windows):
+        yield Note(name="clock_state", got="unknown", says="nothing tells the state of this board's clocks")
+
+
+def hidden(windows: Sequence[Seen]) -> Iterator[Note]:
+    """What of R10.8 the board did not tell of some window, which nothing of the kind can have rejected."""
+    names = sorted({event for window in windows for event in window.around.events if event.endswith(UNKNOWN)})
+    if names:
+        yield Note(name="watch", got=", ".join(names), says="what a board does not tell rejects no window")
 
 
 def _events(names: Sequence[str], bits: int) -> frozenset[str]:

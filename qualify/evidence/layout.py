@@ -91,6 +91,11 @@ def series_path(key: tuple[str, str], gate: str, name: str) -> str:
     return f"{subject_folder(key)}/{gate}.{name}.i64le"
 
 
+def telemetry_path(key: tuple[str, str], gate: str) -> str:
+    """What was read of the board around a gate's windows on a subject; no verdict depends on it."""
+    return f"telemetry/{key[0]}/{key[1]}/{gate}.json"
+
+
 def input_path(path: str) -> str:
     """A workspace file that the run read, kept for people and for its digest."""
     return f"{INPUTS}{path}"

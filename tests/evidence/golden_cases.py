@@ -18,6 +18,7 @@ from qualify.timed import Span, TimedFacts
 from tests.evidence.goldens import Golden, of_facts
 from tests.gates.beds import Bed, bed, script
 from tests.gates.build import LIMITS, NoBench, arm, buffer, kernel, subject
+from tests.gates.trials import Session
 
 Case = tuple[str, str, Callable[[], Golden]]
 
@@ -161,6 +162,8 @@ def _trial(board: Bed) -> Iterator[Case]:
     yield "trial", "slower", lambda: case(script(pass_ns=700_000))
     yield "trial", "hopeless", lambda: case(script(pass_ns=7_000_000))
     yield "trial", "superbatch", lambda: case(script("superbatch", pass_ns=600_000))
+    facts, series = Session(windows=24).around(2, 7, 9, events=("thermal", "xid unknown"), clock="low").facts()
+    yield "trial", "disturbed", lambda: of_facts("trial", subject(), facts, series, {})
     yield "trial", "lost", lambda: case(script(pass_ns=400_000, fault="die", after=150))
 
 

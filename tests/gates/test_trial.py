@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gates.trial import TrialFacts, checks
-from qualify import program
+from gates.trial import WatchedFacts, checks
+from qualify import paired, program
 from qualify.model import canonical_bytes
 from qualify.program import Pace
 from qualify.readings import Reading
@@ -28,7 +28,7 @@ def test_a_faster_candidate_is_promising() -> None:
     found = verdict("trial", subject(), facts, series)
     assert found.outcome == "pass"
     assert {each.name for each in found.checks} == checks(subject())
-    assert [(note.name, note.got) for note in found.notes] == [("gain", "1.50000 x")]
+    assert [(note.name, note.got) for note in found.notes] == [("gain", "1.50000 x"), ("clock_state", "unknown")]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_nearest_times_that_close(session: Session, closed: Closed) -> None:
 def test_over_tenfold_fails_without_a_window() -> None:
     slow = Session(4_000_001, 400_000)
     refs = {name: series_ref(name, slow.series[name]) for name in ("probe_candidate", "probe_incumbent")}
-    facts = TrialFacts.model_validate({"flush_bytes": FLUSH, **refs})
+    facts = WatchedFacts.model_validate({"flush_bytes": FLUSH, **refs})
     found = verdict("trial", subject(), facts, {name: slow.series[name] for name in refs})
     assert found.outcome == "fail"
     assert check(found, "within_tenfold").holds is False
@@ -84,6 +84,37 @@ def test_more_than_two_rejected_windows_are_inconclusive() -> None:
         return replace(reading, host_bound=n < 3)
 
     assert judged(Session(windows=24).each(bound)) == {"windows": None}
+
+
+@pytest.mark.parametrize("event", sorted(paired.REJECTING))
+def test_windows_that_the_board_disturbed_are_rejected_up_to_the_cap(event: str) -> None:
+    for disturbed, closed in ((2, {}), (3, {"windows": None})):
+        session = Session(windows=21 + disturbed).around(*range(disturbed), events=(event,))
+        found = verdict("trial", session.about, *session.facts())
+        assert not_held(found) == closed
+        assert ("rejected", f"{disturbed} windows", event) in [(note.name, note.got, note.says) for note in found.notes]
+
+
+def test_a_window_under_other_clocks_than_most_is_rejected() -> None:
+    session = Session(windows=22).around(*range(22), clock="usual").around(3, clock="lower")
+    assert judged(session) == {}
+    assert judged(Session(windows=21).around(*range(21), clock="usual").around(3, clock="lower")) == {"windows": None}
+
+
+def test_a_power_cap_and_what_the_board_does_not_tell_reject_nothing_and_the_latter_is_said() -> None:
+    session = Session().around(*range(21), events=("power-cap", "thermal unknown", "xid unknown"), clock="usual")
+    found = verdict("trial", session.about, *session.facts())
+    assert not not_held(found)
+    assert ("watch", "thermal unknown, xid unknown") in [(note.name, note.got) for note in found.notes]
+
+
+@pytest.mark.parametrize(("name", "value"), [("events", 2), ("events", -1), ("clocks", 1), ("clocks", -2)])
+def test_events_and_clocks_without_a_name_close(name: str, value: int) -> None:
+    session = Session().around(5, events=("power-cap",), clock="usual")
+    facts, series = session.facts()
+    values = [value, *series[name][1:]]
+    changed = facts.model_copy(update={name: series_ref(name, values)})
+    assert not_held(verdict("trial", session.about, changed, {**series, name: values})) == {"facts": None}
 
 
 def test_rejection_is_blind_to_time() -> None:
@@ -159,7 +190,7 @@ def test_too_few_passes_decide_nothing() -> None:
 
 def test_a_device_without_room_for_six_sets_is_inconclusive() -> None:
     about = subject(limits=LIMITS.model_copy(update={"memory_bytes": FLUSH + 60_000}))
-    found = verdict("trial", about, TrialFacts(flush_bytes=FLUSH))
+    found = verdict("trial", about, WatchedFacts(flush_bytes=FLUSH))
     assert found.outcome == "inconclusive"
     assert check(found, "pace").holds is None
 
@@ -196,7 +227,7 @@ def test_the_same_seed_and_script_give_the_same_stamps(simulated: Bed) -> None:
 def test_short_passes_are_read_several_to_a_unit(simulated: Bed) -> None:
     found = trial(simulated, script(pass_ns=20_000), script(pass_ns=24_000), n=16)
     assert not not_held(found.verdict)
-    facts = TrialFacts.parse(canonical_bytes(found.measurement.facts))
+    facts = WatchedFacts.parse(canonical_bytes(found.measurement.facts))
     assert facts.pace is not None
     assert (facts.pace.passes, facts.pace.units) == (3, 17)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gates.trial import TrialFacts
-from qualify import program, readings
+from gates.trial import WatchedFacts
+from qualify import program, timed
+from qualify.gate import Surroundings
 from qualify.pacing import Paced
 from qualify.readings import Attempt, Reading
 from qualify.seeds import coin, permutation
 from qualify.subject import Subject
+from qualify.timed import Seen
 from tests.gates.build import series_ref, subject
 
 FLUSH = program.flush_bytes(subject()) or 0
@@ -26,6 +28,7 @@ class Session:
     about: Subject = field(default_factory=subject)
     attempts: list[Attempt] = field(default_factory=list)
     series: dict[str, Sequence[int]] = field(default_factory=dict)
+    seen: dict[int, Surroundings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.units = program.units_of_a_segment(min(self.candidate_ns, self.incumbent_ns))
@@ -61,9 +64,17 @@ class Session:
         ]
         return self
 
-    def facts(self, **changes: object) -> tuple[TrialFacts, dict[str, Sequence[int]]]:
+    def around(self, *windows: int, events: Sequence[str] = (), clock: str | None = None) -> Session:
+        """What the parent saw around some windows."""
+        self.seen |= dict.fromkeys(windows, Surroundings(frozenset(events), clock))
+        return self
+
+    def facts(self, **changes: object) -> tuple[WatchedFacts, dict[str, Sequence[int]]]:
         """The facts and their series as the gate leaves them."""
-        series = {**self.series, **readings.as_series(self.attempts)}
+        quiet = Surroundings()
+        own, names = timed.as_series([Seen(0, self.seen.get(n, quiet), each) for n, each in enumerate(self.attempts)])
+        del own["processes"]
+        series = {**self.series, **own}
         pace = Paced(passes=1, units=self.units, flush_bytes=FLUSH, more_bytes=None)
         refs = {name: series_ref(name, values) for name, values in series.items()}
-        return TrialFacts.model_validate({"flush_bytes": FLUSH, "pace": pace, **refs, **changes}), series
+        return WatchedFacts.model_validate({"flush_bytes": FLUSH, "pace": pace, **names, **refs, **changes}), series

@@ -1,0 +1,118 @@
+"""The board's own management library beside real sessions: what it tells, and a stranger on the board."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from qualify import nvml
+from qualify.bench import Rig
+from qualify.paired import REJECTING
+from qualify.sessions import MeasuringSession
+from qualify.telemetry import Watched
+from tests.gates.beds import bed, cuda
+from tests.gates.build import check
+from tests.rigs import CUDA, HONEST, Trial
+
+pytestmark = pytest.mark.gpu
+#: Memory written again and again by a process that is none of ours.
+STRANGER = """
+from cuda.bindings import driver
+def call(function, *arguments):
+    code, *rest = function(*arguments)
+    assert int(code) == 0, code
+    return rest[0] if rest else None
+call(driver.cuInit, 0)
+context = call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 0))
+call(driver.cuCtxSetCurrent, context)
+memory = call(driver.cuMemAlloc, 1 << 28)
+print("on the board", flush=True)
+while True:
+    for _ in range(20):
+        call(driver.cuMemsetD8, memory, 1, 1 << 28)
+    call(driver.cuCtxSynchronize)
+"""
+
+
+@contextmanager
+def stranger() -> Iterator[None]:
+    """Another process that works on the board."""
+    with subprocess.Popen([sys.executable, "-c", STRANGER], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "on the board\n"
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    with Rig.open(CUDA) as opened:
+        yield opened
+
+
+@contextmanager
+def session(rig: Rig) -> Iterator[MeasuringSession]:
+    about = Trial(rig).subject(HONEST["cuda"])
+    with rig.bench(about, {}).session(about, "candidate") as opened:
+        yield opened
+
+
+def told(session: MeasuringSession) -> Watched:
+    assert session.watched is not None
+    return session.watched
+
+
+def test_a_quiet_session_on_the_board(rig: Rig) -> None:
+    with session(rig) as opened:
+        seen = [opened.surroundings() for _ in range(10)]
+        found = told(opened)
+    print(rig.account(), *found.snapshots[-3:], *seen[-2:], sep="\n")
+    assert not REJECTING & frozenset().union(*(each.events for each in seen))
+    assert len({each.clock for each in seen}) == 1
+    assert seen[0].clock is not None
+    last = found.snapshots[-1]
+    assert None not in (last.sm_mhz, last.memory_mhz, last.temperature_c, last.power_mw, last.reasons)
+    assert found.worker is not None or "foreign-process unknown" in seen[0].events
+
+
+def test_a_stranger_on_the_board_is_seen_where_processes_are_told(rig: Rig) -> None:
+    with session(rig) as opened:
+        alone = opened.surroundings().events
+        with stranger():
+            beside = opened.surroundings().events
+    wanted = "foreign-process" if "foreign-process unknown" not in alone else "foreign-process unknown"
+    assert "foreign-process" not in alone
+    assert wanted in beside
+
+
+def test_windows_beside_a_stranger_are_rejected_and_decide_nothing() -> None:
+    with bed("cuda") as made:
+        about = made.subject(cuda(), n=1 << 20)
+        with stranger():
+            found = made.judge("trial", about)
+    notes = {note.name: (note.got, note.says) for note in found.verdict.notes}
+    if "foreign-process unknown" in notes.get("watch", ("",))[0]:
+        assert "rejected" not in notes
+        return
+    assert check(found.verdict, "windows").holds is None
+    assert notes["rejected"] == ("3 windows", "foreign-process")
+
+
+def test_what_times_of_the_board_depend_on_is_told_once(rig: Rig) -> None:
+    with session(rig):
+        pass
+    account = rig.account()
+    assert isinstance(account, dict)
+    settings = account["board"]
+    assert isinstance(settings, dict)
+    assert {"driver", "ecc", "mig", "power_limit_mw", "memory_bytes", "unsupported"} <= settings.keys()
+    assert rig.board is not None
+    board = nvml.open_board(rig.board.uuid, {})
+    assert isinstance(board, nvml.Nvml)
+    board.close()
