@@ -15,6 +15,8 @@ Trust = Literal["hostile", "cooperative", "simulated"]
 
 _RUNTIMES: dict[str, Runtime] = {"cuda": "cuda", "pocl": "opencl", "simulated": "simulated"}
 _TRUST: dict[Runtime, Trust] = {"cuda": "hostile", "opencl": "cooperative", "simulated": "simulated"}
+#: Runtimes that capture launches as graphs.
+_GRAPHS: frozenset[Runtime] = frozenset({"cuda", "simulated"})
 
 ToolkitName = Annotated[str, StringConstraints(pattern=r"^(cuda|pocl|simulated)-[0-9]{1,3}\.[0-9]{1,3}$")]
 ArchName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$")]
@@ -30,6 +32,11 @@ class Domain(Document):
     def runtime(self) -> Runtime:
         """The launch interface that the toolkit's name implies."""
         return _RUNTIMES[self.toolkit.partition("-")[0]]
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether launches can be captured once and replayed."""
+        return self.runtime in _GRAPHS
 
     @property
     def trust(self) -> Trust:

@@ -169,6 +169,41 @@ class Go(Document):
     arm: ArmName
 
 
+class Capture(Document):
+    """Record a route's launches once, on one set of buffers, as the graph of `arm`; nothing of them runs (R9.3).
+
+    Only where the runtime has graphs (`Domain.has_graphs`).
+    """
+
+    do: Literal["capture"] = "capture"
+    arm: ArmName
+    launches: tuple[Launch, ...]
+    slots: tuple[Slot, ...]
+    set: int = 0
+
+
+class Replay(Document):
+    """Run the graph that was captured last for `arm` once, and wait for its end."""
+
+    do: Literal["replay"] = "replay"
+    arm: ArmName
+
+
+class Contend(Document):
+    """Execute a route's launches once while a second queue is busy, and wait for both (R9.3).
+
+    The second queue does neutral work of the harness's own; with `beside`, it executes the same launches on that set,
+    again and again.
+    """
+
+    do: Literal["contend"] = "contend"
+    arm: ArmName
+    launches: tuple[Launch, ...]
+    slots: tuple[Slot, ...]
+    set: int = 0
+    beside: int | None = None
+
+
 class Copy(Document):
     """Copy `size_bytes` of neutral memory `times` times in a row, with the harness's own kernel."""
 
@@ -219,7 +254,23 @@ class Query(Document):
 
 
 Step = Annotated[
-    Load | Arena | Fill | Scrub | Run | Segment | Stage | Go | Copy | Digest | Zones | Unwritten | Read | Query,
+    Load
+    | Arena
+    | Fill
+    | Scrub
+    | Run
+    | Segment
+    | Stage
+    | Go
+    | Capture
+    | Replay
+    | Contend
+    | Copy
+    | Digest
+    | Zones
+    | Unwritten
+    | Read
+    | Query,
     Field(discriminator="do"),
 ]
 
@@ -292,6 +343,22 @@ class Spans(Document):
     end_ns: tuple[int, ...]
 
 
+class Census(Document):
+    """The nodes of a captured graph."""
+
+    did: Literal["census"] = "census"
+    kernels: Annotated[int, Field(ge=0)]
+    memsets: Annotated[int, Field(ge=0)]
+    others: Annotated[int, Field(ge=0)]
+
+
+class Contended(Document):
+    """`busy`: the second queue was at work before the launches began, and still after they ended."""
+
+    did: Literal["contended"] = "contended"
+    busy: bool
+
+
 class Answer(Document):
     """What a query found."""
 
@@ -301,10 +368,14 @@ class Answer(Document):
 
 
 Record = Annotated[
-    Done | Refused | Digests | Damage | Equal | Bytes | Stamps | Spans | Answer, Field(discriminator="did")
+    Done | Refused | Digests | Damage | Equal | Bytes | Stamps | Spans | Census | Contended | Answer,
+    Field(discriminator="did"),
 ]
+
+
+_OWNED = Load | Run | Segment | Stage | Go | Capture | Replay | Contend
 
 
 def owner(step: Step) -> ArmName | None:
     """The arm whose code a step can run; a worker lost in any other step is the rig's loss."""
-    return step.arm if isinstance(step, Load | Run | Segment | Stage | Go) else None
+    return step.arm if isinstance(step, _OWNED) else None

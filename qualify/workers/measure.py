@@ -6,6 +6,8 @@ from qualify.channel import Announce, Channel, Describe, FromWorker, Open, Opene
 from qualify.steps import (
     Arena,
     Bytes,
+    Capture,
+    Contend,
     Copy,
     Digest,
     Done,
@@ -16,6 +18,7 @@ from qualify.steps import (
     Read,
     Record,
     Refused,
+    Replay,
     Run,
     Scrub,
     Segment,
@@ -78,11 +81,15 @@ class _Performance:
     def _execute(self, step: Step) -> Record:
         self._device.expect(step)
         match step:
-            case Load() | Arena() | Fill() | Scrub() | Run() | Stage():
+            case Load() | Arena() | Fill() | Scrub() | Run() | Stage() | Replay():
                 self._change(step)
                 return Done()
             case Segment() | Go() | Copy():
                 return self._time(step)
+            case Capture():
+                return self._device.capture(step)
+            case Contend():
+                return self._device.contend(step)
             case Read():
                 data = self._device.read(step)
                 self._read.append(data)
@@ -100,7 +107,7 @@ class _Performance:
             case Copy():
                 return self._device.copy(step)
 
-    def _change(self, step: Load | Arena | Fill | Scrub | Run | Stage) -> None:
+    def _change(self, step: Load | Arena | Fill | Scrub | Run | Stage | Replay) -> None:
         """Steps that tell nothing but that they ended."""
         match step:
             case Load():
@@ -116,6 +123,8 @@ class _Performance:
                 self._device.run(step)
             case Stage():
                 self._device.stage(step)
+            case Replay():
+                self._device.replay(step)
 
     def _ask(self, step: Digest | Zones | Unwritten | Query) -> Record:
         """Steps that look and change nothing."""

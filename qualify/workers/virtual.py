@@ -41,6 +41,10 @@ class Entry(Document):
     from launch number `after` on), input_changer, memo_by_pointer (answers again what it once wrote to an address),
     superbatch (the first launch of a segment's phase does the work of all), ahead (the first launch of the lead-in
     does the work of the timed passes too), poison_detector (skips the work where the answer already is).
+    Wrong beside others only: crowded (off by one bit while another queue is busy), twin (so while that queue runs the
+    kernel itself). `captured` is what becomes of a launch that is captured: work; or nothing; elsewhere (it runs at
+    once, outside of the graph); idle (a node that does nothing); answer (a node that writes what the launch would
+    have written when it was captured).
     Faults begin after `after` launches: hang, die, refuse, print (megabytes), slow (of the host, not the clock).
     Of time: `wake_ppm` is what it costs each of the other arm's next `wake_passes` passes; of its segments, each
     `host_bound_every`th was paced by the host; `wall_ppm` is real time in parts of what the device's clock says.
@@ -62,6 +66,8 @@ class Entry(Document):
         "superbatch",
         "ahead",
         "poison_detector",
+        "crowded",
+        "twin",
     ]
     out: Count = 0
     inputs: tuple[Count, ...] = (1, 2)
@@ -74,6 +80,7 @@ class Entry(Document):
     wall_ppm: Annotated[int, Field(gt=0)] = 1_000_000
     group: Annotated[int, Field(gt=0)] = 4
     after: Count = 0
+    captured: Literal["work", "nothing", "elsewhere", "idle", "answer"] = "work"
     fault: Literal["hang", "die", "refuse", "print", "slow"] | None = None
     shared_bytes: Count = 0
     private_bytes: Count = 0

@@ -19,6 +19,10 @@ from qualify.fnv import fnv1a64
 from qualify.sessions import MeasuringSession
 from qualify.steps import (
     Answer,
+    Capture,
+    Census,
+    Contend,
+    Contended,
     Damage,
     Digest,
     Digests,
@@ -27,6 +31,7 @@ from qualify.steps import (
     Poison,
     Query,
     Record,
+    Replay,
     Run,
     Scrub,
     Step,
@@ -161,6 +166,58 @@ def test_a_buffer_lies_where_its_placement_says_to_the_byte(session: MeasuringSe
         assert int.from_bytes(data[:8], "little") % (1 << 16) == offsets[f"y.{number}"] % (1 << 16)
 
 
+# Graphs and a second queue -------------------------------------------------------------------------------------------
+
+
+def captured(*launches: Launch, number: int = 0) -> Capture:
+    return Capture(arm="candidate", launches=launches or (launch("add"),), slots=SLOTS, set=number)
+
+
+def beside(other: int | None, number: int = 0, *launches: Launch) -> Contend:
+    return Contend(arm="candidate", launches=launches or (launch("add"),), slots=SLOTS, set=number, beside=other)
+
+
+REPLAY = Replay(arm="candidate")
+
+
+def test_a_replay_does_what_was_captured_on_what_is_there_when_it_runs(session: MeasuringSession, rig: Rig) -> None:
+    do(session, *inputs(1), Fill(buffer="y.0", recipe=POISON))
+    if not rig.domain.has_graphs:
+        assert refusal(session, captured()) == "this device has no graphs"
+        return
+    (census,) = do(session, captured(Memset(memset="y", byte=1), launch("tail")))
+    assert census == Census(kernels=1, memsets=1, others=0)
+    assert read(session, "y.0") == (generate(POISON, N),)  # Capturing runs nothing.
+    for seed in (1, 2):
+        do(session, Fill(buffer="a.0", recipe=normal(seed)), Fill(buffer="y.0", recipe=POISON), REPLAY)
+        y, a, b = read(session, "y.0", "a.0", "b.0")
+        whole = 4 * (N - N % 7)
+        assert y == (floats(a) + floats(b)).tobytes()[:whole] + b"\x01" * (4 * N - whole)
+    do(session, *inputs(1))
+
+
+def test_a_graph_stays_on_its_set_until_another_is_captured(session: MeasuringSession, rig: Rig) -> None:
+    if not rig.domain.has_graphs:
+        assert refusal(session, REPLAY) == "nothing is captured for candidate"
+        return
+    for number in (1, 2):
+        do(session, captured(number=number), *(Fill(buffer=f"y.{n}", recipe=POISON) for n in range(3)), REPLAY)
+        written = [data != generate(POISON, N) for data in read(session, "y.0", "y.1", "y.2")]
+        assert written == [n == number for n in range(3)]
+
+
+@pytest.mark.parametrize("other", [None, 1], ids=["neutral-work", "itself"])
+def test_launches_beside_a_busy_queue_do_what_they_do_alone(session: MeasuringSession, other: int | None) -> None:
+    sets = (0,) if other is None else (0, other)
+    do(session, *(Fill(buffer=f"y.{number}", recipe=POISON) for number in (0, 1)))
+    (record,) = do(session, beside(other))
+    assert record == Contended(busy=True)
+    for number in sets:
+        y, a, b = read(session, f"y.{number}", f"a.{number}", f"b.{number}")
+        assert y == (floats(a) + floats(b)).tobytes()
+    assert damage(session) == Damage(bytes=0, first_offset=None)
+
+
 # Segments ------------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +285,11 @@ def started(launched: Launch) -> Run:
         (segment((0, 1), (2, 3, 4), passes=2), "no whole units of 2"),
         (segment((0,), (8,)), "no buffer y.8"),
         (segment((0,), ()), "no whole units"),
+        (beside(0), "set 0 is used twice at once"),
+        (beside(8), "no buffer y.8"),
+        (beside(None, 8), "no buffer y.8"),
+        (beside(1, 0, launch("subtract")), "no kernel subtract"),
+        (Replay(arm="incumbent"), "nothing is captured for incumbent"),
         (Query(what="kernel", arm="candidate", symbol="subtract"), "no kernel subtract"),
         (Query(what="kernel", arm="candidate", symbol="add", launch=launch("copy")), "asks nothing of add"),
         (arena(layout(TAKEN, 1)), "the session's one arena is there already"),

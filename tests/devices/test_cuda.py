@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from qualify import program
 from qualify.arena import layout
 from qualify.bench import Rig
 from qualify.contract import Argument, Kernel, Launch, Memset
 from qualify.fill import generate
 from qualify.fnv import fnv1a64
 from qualify.gate import Loss, WorkerLost
-from qualify.steps import Digest, Digests, Fill, Poison
-from tests.devices.beds import arena, bed, do, refusal, segment
-from tests.rigs import CUDA, HONEST, LAUNCH, Trial, sums
+from qualify.steps import Census, Contend, Contended, Digest, Digests, Fill, Poison
+from tests.devices.beds import arena, bed, do, read, refusal, segment
+from tests.rigs import CUDA, HONEST, LAUNCH, SEED, Trial, sums
 
 pytestmark = pytest.mark.gpu
 HEAD = "float *y, const float *a, const float *b, int n"
@@ -82,6 +83,50 @@ def test_passes_that_launch_nothing_have_no_time(rig: Rig) -> None:
         slot = step.slots[0].model_copy(update={"argument": "none", "buffer": "none"})
         step = step.model_copy(update={"slots": (slot,), "poisoned": (), "digested": ()})
         assert "passes that launch nothing have no time" in refusal(session, step)
+
+
+# Graphs and a second stream ------------------------------------------------------------------------------------------
+
+#: Wrong where blocks of two launches run at once: the one that is there alone sees no more blocks than its own.
+ALONE = source(
+    "__shared__ int most; if (threadIdx.x == 0) { most = atomicAdd(&inside, 1) + 1; long long from = clock64(); "
+    "while (clock64() - from < 2000000) most = max(most, atomicAdd(&inside, 0)); atomicSub(&inside, 1); } "
+    "__syncthreads(); if (i < n) y[i] = most > gridDim.x ? -1.0f : a[i] + b[i];",
+    "__device__ int inside;",
+)
+
+
+def test_launches_of_two_streams_run_at_once(rig: Rig, trial: Trial) -> None:
+    about = trial.subject(ALONE, launches=(launch(),))
+    launches = about.candidate.launches
+    beside = Contend(arm="candidate", launches=launches, slots=program.slots(about), beside=1)
+    with rig.bench(about, {}).session(about, "candidate") as session:
+        fills = [fill for number in (0, 1) for fill in program.values(about, "ordinary", SEED, number)]
+        do(session, program.arena(about, 2, SEED), *fills, program.run(about, "candidate"))
+        assert read(session, "y.0") == (sums(),)
+        assert do(session, beside) == (Contended(busy=True),)
+        assert read(session, "y.0") != (sums(),)
+        assert do(session, beside.model_copy(update={"beside": None})) == (Contended(busy=True),)
+        assert read(session, "y.0") == (sums(),)
+
+
+def test_a_census_shows_work_that_went_elsewhere_or_nowhere() -> None:
+    """In this process, because no route can plant it: launches go to the stream that is captured."""
+    from cuda.bindings import driver
+
+    from qualify.workers.devices.cuda_driver import call
+    from qualify.workers.devices.cuda_graphs import capture
+
+    call(driver.cuInit, 0)
+    call(driver.cuCtxSetCurrent, call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 0)))
+    here, elsewhere = (call(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING) for _ in range(2))
+    memory = int(call(driver.cuMemAlloc, 8))
+
+    def captured(*streams: object) -> Census:
+        return capture(lambda: [call(driver.cuMemsetD8Async, memory, 1, 8, each) for each in streams], here).census
+
+    assert captured() == captured(elsewhere) == Census(kernels=0, memsets=0, others=0)
+    assert captured(here, elsewhere, here) == Census(kernels=0, memsets=2, others=0)
 
 
 # Faults --------------------------------------------------------------------------------------------------------------

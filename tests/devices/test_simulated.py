@@ -11,10 +11,11 @@ import pytest
 from qualify.arena import layout
 from qualify.bench import Rig
 from qualify.sessions import MeasuringSession
-from qualify.steps import Equal, Fill, Poison, Unwritten
+from qualify.steps import Capture, Census, Contend, Equal, Fill, Poison, Replay, Unwritten
 from qualify.workers.virtual import Entry, Script
 from tests.devices.beds import (
     SETS,
+    SLOTS,
     TAKEN,
     arena,
     do,
@@ -48,6 +49,12 @@ SCRIPT = Script(
         "detector": Entry(does="poison_detector", noise_ppm=0),
         "refusing": Entry(does="add", fault="refuse", after=1),
         "no_buffer": Entry(does="add", inputs=(1, 3)),
+        "crowded": Entry(does="crowded"),
+        "twin": Entry(does="twin"),
+        "lost": Entry(does="add", captured="nothing"),
+        "elsewhere": Entry(does="add", captured="elsewhere"),
+        "idle": Entry(does="add", captured="idle"),
+        "frozen": Entry(does="add", captured="answer"),
         "small": Entry(does="add", block_threads=99),
     }
 )
@@ -148,6 +155,46 @@ def test_noise_scatters_by_its_parts_per_million_and_drift_rises(session: Measur
     drifting = units_of(session, "drifting")
     assert drifting == sorted(drifting)
     assert drifting[0] < drifting[-1]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "kernels", "at_capture", "in_replay"),
+    [
+        ("add", 1, False, True),
+        ("lost", 0, False, False),
+        ("elsewhere", 0, True, False),
+        ("idle", 1, False, False),
+        ("frozen", 1, True, False),
+    ],
+)
+def test_a_graph_holds_what_its_script_says(
+    session: MeasuringSession, symbol: str, kernels: int, at_capture: bool, in_replay: bool
+) -> None:
+    """Whether y is right after capturing, and after a replay on poison and other inputs."""
+    seen: list[bool] = []
+    for step in (Capture(arm="candidate", launches=(launch(symbol),), slots=SLOTS), Replay(arm="candidate")):
+        do(session, Fill(buffer="y.0", recipe=POISON), Fill(buffer="a.0", recipe=normal(len(seen))))
+        (record,) = do(session, step)
+        assert not isinstance(record, Census) or record == Census(kernels=kernels, memsets=0, others=0)
+        y, a, b = (np.frombuffer(data, np.float32) for data in read(session, "y.0", "a.0", "b.0"))
+        seen.append(y.tobytes() == (a + b).tobytes())
+    assert seen == [at_capture, in_replay]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "alone", "crowd", "twins"),
+    [("add", True, True, True), ("crowded", True, False, False), ("twin", True, True, False)],
+)
+def test_some_kernels_are_wrong_beside_others_only(
+    session: MeasuringSession, symbol: str, alone: bool, crowd: bool, twins: bool
+) -> None:
+    def right(other: int | None) -> bool:
+        do(session, Contend(arm="candidate", launches=(launch(symbol),), slots=SLOTS, beside=other))
+        y, a, b = (np.frombuffer(data, np.float32) for data in read(session, "y.0", "a.0", "b.0"))
+        return y.tobytes() == (a + b).tobytes()
+
+    y, _, right_y = answers(session, symbol)
+    assert (y == right_y, right(None), right(1)) == (alone, crowd, twins)
 
 
 def test_a_script_refuses_from_the_launch_that_it_names(session: MeasuringSession) -> None:

@@ -20,6 +20,10 @@ from qualify.steps import (
     Answer,
     Arena,
     ArmName,
+    Capture,
+    Census,
+    Contend,
+    Contended,
     Copy,
     Damage,
     Digest,
@@ -33,6 +37,7 @@ from qualify.steps import (
     Query,
     Read,
     Recipe,
+    Replay,
     Run,
     Scrub,
     Segment,
@@ -49,6 +54,10 @@ from qualify.steps import (
 
 #: A launch's argument: a place in the arena, or a scalar's little-endian bytes.
 Bound = Placement | bytes
+#: For so long a second queue has work ahead, so that it is busy until more comes.
+BUSY_NS = 10_000_000
+#: A stream takes about a thousand calls before it makes the host wait; beyond this many it is not held back.
+MAX_HELD_CALLS = 256
 #: The seed of the values that a canary makes on the device and compares with their definition.
 CANARY_SEED = "c0ffee5eed00cafe"
 
@@ -74,6 +83,7 @@ class Device(ABC):
         self._gaps: tuple[tuple[int, int], ...] = ()
         self._loaded: dict[ArmName, tuple[str, ...]] = {}
         self._staged: ArmName | None = None
+        self._captured: set[ArmName] = set()
 
     @abstractmethod
     def board(self) -> Board:
@@ -166,6 +176,26 @@ class Device(ABC):
         self._staged = None
         return self._go()
 
+    def capture(self, step: Capture) -> Census:
+        """Record launches as the arm's graph. Raises StepRefused where there are no graphs, and for bad launches."""
+        self._check_arm(step.arm, step.launches)
+        census = self._capture(step)
+        self._captured.add(step.arm)
+        return census
+
+    def replay(self, step: Replay) -> None:
+        """Run the arm's graph once and wait. Raises StepRefused without one, or if the launch fails."""
+        if step.arm not in self._captured:
+            raise StepRefused(f"nothing is captured for {step.arm}")
+        self._replay(step.arm)
+
+    def contend(self, step: Contend) -> Contended:
+        """Execute launches once beside a busy queue. Raises StepRefused; a set has one user at a time."""
+        self._check_arm(step.arm, step.launches)
+        if step.beside == step.set:
+            raise StepRefused(f"set {step.set} is used twice at once")
+        return Contended(busy=self._contend(step))
+
     def copy(self, step: Copy) -> Spans:
         """Copies of neutral memory in a row, one span each. Raises RigError: no kernel is to blame."""
         spans = self._copy(step.size_bytes, step.times)
@@ -233,6 +263,16 @@ class Device(ABC):
 
     @abstractmethod
     def _go(self) -> Spans: ...
+
+    def _capture(self, step: Capture) -> Census:
+        raise StepRefused("this device has no graphs")
+
+    def _replay(self, arm: ArmName) -> None:
+        raise StepRefused("this device has no graphs")
+
+    @abstractmethod
+    def _contend(self, step: Contend) -> bool:
+        """Whether the second queue was at work from before the launches' beginning until after their end."""
 
     @abstractmethod
     def _copy(self, size_bytes: int, times: int) -> Sequence[tuple[int, int]]: ...
@@ -317,6 +357,11 @@ class Device(ABC):
             if slot.argument == memset.memset and slot.buffer is not None:
                 return self._place(f"{slot.buffer}.{number}")
         raise StepRefused(f"memset of {memset.memset}, which is no buffer argument")
+
+
+def backlog(other_ns: int, most: int) -> int:
+    """How often a second queue is given work ahead that takes it `other_ns` each time."""
+    return max(2, min(most, -(-BUSY_NS // max(other_ns, 1))))
 
 
 def poison_of(step: Segment, argument: str, dtype: str, number: int) -> Poison:

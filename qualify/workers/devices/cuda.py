@@ -21,26 +21,29 @@ from qualify.model import Json
 from qualify.steps import (
     Answer,
     ArmName,
+    Capture,
+    Census,
+    Contend,
     Damage,
     Equal,
     Placement,
     Recipe,
     Run,
     Segment,
-    Slot,
     Spans,
     Stage,
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
+from qualify.workers.devices.base import MAX_HELD_CALLS, Bound, Device, StepRefused, poison_of, rows
 from qualify.workers.devices.cuda_board import board
-from qualify.workers.devices.cuda_driver import DriverError, Function, Prepared, call, load, prepare
+from qualify.workers.devices.cuda_contention import Contention
+from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare
+from qualify.workers.devices.cuda_graphs import Graph, capture
 from qualify.workers.devices.cuda_harness import CudaHarness
 from qualify.workers.devices.cuda_residency import resident
 
-#: A stream takes about a thousand calls before it makes the host wait; beyond this many a segment is not held back.
-MAX_HELD_CALLS = 256
+_Launching = Run | Segment | Stage | Capture | Contend
 
 
 class CudaDevice(Device):
@@ -54,7 +57,9 @@ class CudaDevice(Device):
         self._device, self._stream = self._harness.device, self._harness.stream
         self._functions: dict[str, dict[str, Function]] = {}
         self._modules: list[Any] = []
-        self._graphs: list[tuple[Any, ...]] = []
+        self._graphs: list[Graph] = []
+        self._captures: dict[ArmName, Graph] = {}
+        self._contention: Contention | None = None
         self._memory = self._base = 0
         self._outside: tuple[tuple[int, int], ...] = ()
         self._held: tuple[Callable[[], None], int] | None = None
@@ -104,23 +109,11 @@ class CudaDevice(Device):
     def _run(self, step: Run) -> None:
         for launch in step.launches:
             try:
-                self._enqueue_launch(step.arm, launch, step.slots, step.set)
+                self._ready(step, launch, step.set, self._stream)()
                 self._harness.wait()
             except DriverError as error:
                 what = launch.symbol if isinstance(launch, Kernel) else f"memset of {launch.memset}"
                 raise StepRefused(f"{what}: {error}") from error
-
-    def _enqueue_launch(self, arm: ArmName, launch: Kernel | Memset, slots: Sequence[Slot], number: int) -> None:
-        if isinstance(launch, Memset):
-            place = self._memset_place(launch, slots, number)
-            if place.size_bytes:
-                call(driver.cuMemsetD8Async, self._address(place), launch.byte, place.size_bytes, self._stream)
-            return
-        self._prepared(arm, launch, slots, number).enqueue()
-
-    def _prepared(self, arm: ArmName, kernel: Kernel, slots: Sequence[Slot], number: int) -> Prepared:
-        bound = tuple(self._bytes_of(each) for each in self._bind(kernel, slots, number))
-        return prepare(self._functions[arm][kernel.symbol], kernel, bound, self._stream)
 
     def _bytes_of(self, bound: Bound) -> bytes:
         if isinstance(bound, bytes):
@@ -209,8 +202,9 @@ class CudaDevice(Device):
             return [self._row(step, unit) for unit in units]
         return [self._graph(step, unit) for unit in units]
 
-    def _row(self, step: Segment | Stage, sets: Sequence[int]) -> Callable[[], None]:
-        prepared = [self._ready(step, launch, number) for number in sets for launch in step.launches]
+    def _row(self, step: _Launching, sets: Sequence[int], stream: Any = None) -> Callable[[], None]:
+        to = self._stream if stream is None else stream
+        prepared = [self._ready(step, launch, number, to) for number in sets for launch in step.launches]
 
         def enqueue() -> None:
             for one in prepared:
@@ -218,36 +212,27 @@ class CudaDevice(Device):
 
         return enqueue
 
-    def _ready(self, step: Segment | Stage, launch: Kernel | Memset, number: int) -> Callable[[], None]:
+    def _ready(self, step: _Launching, launch: Kernel | Memset, number: int, stream: Any) -> Callable[[], None]:
+        """One launch, prepared: what is left is the driver call."""
         if isinstance(launch, Kernel):
-            return self._prepared(step.arm, launch, step.slots, number).enqueue
+            bound = tuple(self._bytes_of(each) for each in self._bind(launch, step.slots, number))
+            return prepare(self._functions[step.arm][launch.symbol], launch, bound, stream).enqueue
         place = self._memset_place(launch, step.slots, number)
         address, size, byte = self._address(place), place.size_bytes, launch.byte
 
         def memset() -> None:
             if size:
-                call(driver.cuMemsetD8Async, address, byte, size, self._stream)
+                call(driver.cuMemsetD8Async, address, byte, size, stream)
 
         return memset
 
     def _graph(self, step: Segment | Stage, sets: Sequence[int]) -> Callable[[], None]:
         """One executable graph of the passes, captured from the stream, uploaded before anything is timed."""
-        row = self._row(step, sets)
-        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        call(driver.cuStreamBeginCapture, self._stream, mode)
-        row()
-        graph = call(driver.cuStreamEndCapture, self._stream)
-        _, nodes = call(driver.cuGraphGetNodes, graph, 0)
-        if not nodes:
+        graph = capture(self._row(step, sets), self._stream)
+        self._graphs.append(graph)
+        if not graph.census.kernels + graph.census.memsets:
             raise StepRefused("passes that launch nothing have no time")
-        executable = call(driver.cuGraphInstantiate, graph, 0)
-        call(driver.cuGraphUpload, executable, self._stream)
-        self._graphs.append((row, graph, executable))
-
-        def replay() -> None:
-            call(driver.cuGraphLaunch, executable, self._stream)
-
-        return replay
+        return graph.replay
 
     def _clocked(
         self, lead_in: Sequence[Callable[[], None]], timed: Sequence[Callable[[], None]], *, hold: bool
@@ -274,10 +259,38 @@ class CudaDevice(Device):
 
     def _forget_graphs(self) -> None:
         """Destroy a segment's graphs once nothing of them runs; their launches' memory was kept until now."""
-        for _, graph, executable in self._graphs:
-            driver.cuGraphExecDestroy(executable)
-            driver.cuGraphDestroy(graph)
+        for graph in self._graphs:
+            graph.forget()
         self._graphs.clear()
+
+    # Graphs and a second stream --------------------------------------------------------------------------------------
+
+    def _capture(self, step: Capture) -> Census:
+        try:
+            old = self._captures.pop(step.arm, None)
+            if old is not None:
+                old.forget()
+            self._captures[step.arm] = graph = capture(self._row(step, (step.set,)), self._stream)
+        except DriverError as error:
+            raise StepRefused(f"{error}") from error
+        return graph.census
+
+    def _replay(self, arm: ArmName) -> None:
+        try:
+            self._captures[arm].replay()
+            self._harness.wait()
+        except DriverError as error:
+            raise StepRefused(f"replay: {error}") from error
+
+    def _contend(self, step: Contend) -> bool:
+        try:
+            if self._contention is None:
+                self._contention = Contention(self._harness)
+            beside = self._contention
+            other = beside.neutral() if step.beside is None else self._row(step, (step.beside,), beside.second)
+            return beside.beside(self._row(step, (step.set,)), other, len(step.launches))
+        except DriverError as error:
+            raise StepRefused(f"beside another stream: {error}") from error
 
     # Digests and checks ----------------------------------------------------------------------------------------------
 

@@ -51,8 +51,7 @@ class CudaHarness:
         self.device = ask(driver.cuDeviceGet, 0)
         self._context = ask(driver.cuDevicePrimaryCtxRetain, self.device)
         ask(driver.cuCtxSetCurrent, self._context)
-        self._flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-        self.stream = ask(driver.cuStreamCreate, self._flags)
+        self.stream = self.new_stream()
         self._gate: tuple[int, Any] | None = None
         self._turn = 0
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
@@ -65,17 +64,24 @@ class CudaHarness:
             fix = "update the driver, or plan a toolkit that it knows"
             raise RigError(f"expected the harness's own kernels to load, got {error}", fix=fix) from error
 
+    def new_stream(self) -> Any:
+        """A stream that waits for no other. Raises RigError."""
+        return ask(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Nothing that is enqueued inside starts before the end: the stream waits for a word in device memory."""
+    def held(self, stream: Any = None) -> Iterator[None]:
+        """Nothing that is enqueued inside starts before the end: the stream waits for a word in device memory.
+
+        Without a `stream` it is the harness's own.
+        """
         if self._gate is None:
-            self._gate = int(call(driver.cuMemAlloc, 8)), ask(driver.cuStreamCreate, self._flags)
+            self._gate = int(call(driver.cuMemAlloc, 8)), self.new_stream()
             call(driver.cuMemsetD32Async, self._gate[0], 0, 2, self.stream)
             self.wait()
         word, other = self._gate
         self._turn += 1
         wait = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
-        call(driver.cuStreamWaitValue32, self.stream, word, self._turn, wait)
+        call(driver.cuStreamWaitValue32, self.stream if stream is None else stream, word, self._turn, wait)
         try:
             yield
         finally:
@@ -161,11 +167,15 @@ class CudaHarness:
         if count > 0:
             self._over(count, "qualify_flush", (start, 8), (count, 8), (0, 8))
 
-    def copy(self, size_bytes: int) -> None:
-        """Copy one half of twice so much neutral memory to the other, in whole units of 16 bytes. Enqueued."""
+    def copy(self, size_bytes: int, *, blocks: int | None = None, stream: Any = None) -> None:
+        """Copy one half of twice so much neutral memory to the other, in whole units of 16 bytes. Enqueued.
+
+        `blocks` and `stream` say how widely and where; by default as widely as helps, on the harness's own stream.
+        """
         count = -(-size_bytes // 16)
         memory = self.neutral(32 * count)
-        self._over(count, "qualify_copy", (memory + 16 * count, 8), (memory, 8), (count, 8))
+        kernel = Kernel(symbol="qualify_copy", grid=(blocks or self._blocks(count), 1, 1), block=(THREADS, 1, 1))
+        self.launch(kernel, (memory + 16 * count, 8), (memory, 8), (count, 8), stream=stream)
 
     def neutral(self, size_bytes: int) -> int:
         """Memory that no kernel uses, at least so much, written once. Raises DriverError."""
@@ -246,13 +256,16 @@ class CudaHarness:
 
     def _over(self, work: int, symbol: str, *parameters: Parameter) -> None:
         """One of the grid-stride kernels over so much work."""
-        blocks = min(max(1, -(-work // THREADS)), 32 * self.units)
-        self.launch(Kernel(symbol=symbol, grid=(blocks, 1, 1), block=(THREADS, 1, 1)), *parameters)
+        self.launch(Kernel(symbol=symbol, grid=(self._blocks(work), 1, 1), block=(THREADS, 1, 1)), *parameters)
 
-    def launch(self, kernel: Kernel, *parameters: Parameter) -> None:
-        """Enqueue one harness kernel. Raises DriverError."""
+    def _blocks(self, work: int) -> int:
+        return min(max(1, -(-work // THREADS)), 32 * self.units)
+
+    def launch(self, kernel: Kernel, *parameters: Parameter, stream: Any = None) -> None:
+        """Enqueue one harness kernel, on the harness's own stream if no other is named. Raises DriverError."""
         values = tuple(each if isinstance(each, bytes) else each[0].to_bytes(each[1], "little") for each in parameters)
-        prepare(self._functions[kernel.symbol], kernel, values, self.stream).enqueue()
+        to = self.stream if stream is None else stream
+        prepare(self._functions[kernel.symbol], kernel, values, to).enqueue()
 
     def upload(self, data: bytes) -> int:
         """New device memory with these bytes in it, for the kernels that are enqueued next.

@@ -6,7 +6,7 @@ the first launch of each local size; a checked run precedes every timed one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from qualify.errors import RigError
 from qualify.steps import (
     Answer,
     ArmName,
+    Contend,
     Damage,
     Equal,
     Placement,
@@ -34,9 +35,10 @@ from qualify.steps import (
     Values,
 )
 from qualify.workers import pocl
-from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
+from qualify.workers.devices.base import MAX_HELD_CALLS, Bound, Device, StepRefused, backlog, poison_of, rows
 from qualify.workers.devices.opencl_harness import Harness, Memory, rigged
 
+_BUSY_BYTES = 8 << 20  # What neutral work of a second queue reads in one go: some tenths of a millisecond.
 _FINE_GRAIN = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
 
 
@@ -57,6 +59,7 @@ class OpenclDevice(Device):
         self._neutral: Memory | None = None
         self._kernels: dict[tuple[ArmName, str], Any] = {}
         self._held: _Held | None = None
+        self._second: Any = None
 
     def board(self) -> Board:
         """The CPU device as PoCL describes it."""
@@ -155,20 +158,22 @@ class OpenclDevice(Device):
             for event in self._enqueue_pass(step.arm, step.launches, step.slots, step.set):
                 event.wait()
 
-    def _enqueue_pass(self, arm: ArmName, launches: Sequence[Launch], slots: Sequence[Slot], number: int) -> list[Any]:
-        """One pass on one set; the events of its commands, in order."""
+    def _enqueue_pass(
+        self, arm: ArmName, launches: Sequence[Launch], slots: Sequence[Slot], number: int, queue: Any = None
+    ) -> list[Any]:
+        """One pass on one set, in the first queue if no other is named; the events of its commands, in order."""
         events = []
         for launch in launches:
             match launch:
                 case Memset():
                     memory = self._at(self._memset_place(launch, slots, number))
                     if len(memory):
-                        events.append(self._harness.set_bytes(memory, launch.byte))
+                        events.append(self._harness.set_bytes(memory, launch.byte, queue))
                 case Kernel():
-                    events.append(self._enqueue_kernel(arm, launch, self._bind(launch, slots, number)))
+                    events.append(self._enqueue_kernel(arm, launch, self._bind(launch, slots, number), queue))
         return events
 
-    def _enqueue_kernel(self, arm: ArmName, launch: Kernel, bound: Sequence[Bound]) -> Any:
+    def _enqueue_kernel(self, arm: ArmName, launch: Kernel, bound: Sequence[Bound], queue: Any) -> Any:
         if launch.cluster is not None or launch.cooperative or launch.carve_out_percent is not None:
             raise StepRefused(f"{launch.symbol}: OpenCL has neither clusters nor cooperative launches nor a carve-out")
         kernel = self._kernels[arm, launch.symbol]
@@ -181,11 +186,56 @@ class OpenclDevice(Device):
         with _refusing(f"launch of {launch.symbol}, grid {launch.grid} of blocks {launch.block}"):
             for position, argument in enumerate(arguments):
                 kernel.set_arg(position, argument)
-            return cl.enqueue_nd_range_kernel(self._harness.queue, kernel, size, launch.block)
+            to = self._harness.queue if queue is None else queue
+            return cl.enqueue_nd_range_kernel(to, kernel, size, launch.block)
 
     def _pointer(self, place: Placement) -> Any:
         """A pointer to the buffer's start, which is in the arena even if the buffer is empty."""
         return cl.SVM(self._whole[place.offset_bytes : place.offset_bytes + max(place.size_bytes, 1)])
+
+    # A second queue --------------------------------------------------------------------------------------------------
+
+    def _contend(self, step: Contend) -> bool:
+        if self._second is None:
+            self._second = self._harness.new_queue()
+        other = self._neutral_work() if step.beside is None else self._pass_again(step, step.beside)
+        with _refusing(f"launch of {step.arm} beside another queue"):
+            ahead = backlog(_took_ns(other), MAX_HELD_CALLS)
+            own, others = self._together(step, other, ahead)
+            while _is_pending(own[-1]):
+                others += other()
+                self._second.flush()
+                others[-min(ahead, len(others))].wait()
+            for event in (*own, *others):
+                event.wait()
+            first, last = others[0].profile, others[-1].profile
+            return bool(first.start <= own[0].profile.start and last.end >= own[-1].profile.end)
+
+    def _together(self, step: Contend, other: Callable[[], list[Any]], ahead: int) -> tuple[list[Any], list[Any]]:
+        """Launches that start when the second queue has done the first of much work; the events of both.
+
+        All of it is enqueued before any of it runs, so that the host sets no pace.
+        """
+        held = _Held(cl.UserEvent(self._harness.context))
+        try:
+            cl.enqueue_marker(self._second, wait_for=[held.gate])
+            others = [event for _ in range(ahead) for event in other()]
+            if not others:
+                raise StepRefused("passes that launch nothing keep no queue busy")
+            cl.enqueue_marker(self._harness.queue, wait_for=[others[0]])
+            own = self._enqueue_pass(step.arm, step.launches, step.slots, step.set)
+            self._second.flush()
+            self._harness.queue.flush()
+        finally:
+            held.open()
+        return own, others
+
+    def _neutral_work(self) -> Callable[[], list[Any]]:
+        memory = self._neutral_memory(_BUSY_BYTES)
+        return lambda: [self._harness.busy(memory, self._second)]
+
+    def _pass_again(self, step: Contend, number: int) -> Callable[[], list[Any]]:
+        return lambda: self._enqueue_pass(step.arm, step.launches, step.slots, number, self._second)
 
     # Timing ----------------------------------------------------------------------------------------------------------
 
@@ -305,6 +355,21 @@ class _Held:
     def open(self) -> None:
         """Let them run."""
         self.gate.set_status(cl.command_execution_status.COMPLETE)
+
+
+def _took_ns(work: Callable[[], list[Any]]) -> int:
+    """How long commands run the second time; the first time may make machine code."""
+    for _ in range(2):
+        events = work()
+        for event in events:
+            event.wait()
+    return sum(event.profile.end - event.profile.start for event in events)
+
+
+def _is_pending(event: Any) -> bool:
+    """Whether a command has not ended; a negative status is an error's, which waiting raises."""
+    status: int = event.command_execution_status
+    return status > cl.command_execution_status.COMPLETE
 
 
 def _has_started(event: Any) -> bool:

@@ -53,8 +53,7 @@ class Harness:
     def __init__(self, device: Any, binary: bytes | None = None) -> None:
         self.device = device
         self.context = rigged(lambda: cl.Context([device]), "a context")
-        profiling = cl.command_queue_properties.PROFILING_ENABLE
-        self.queue = rigged(lambda: cl.CommandQueue(self.context, device, profiling), "a queue")
+        self.queue = self.new_queue()
         self._program = rigged(lambda: self._build(binary), "the harness")
         self._kernels: dict[str, Any] = {}
         self._kept: list[Any] = []
@@ -65,6 +64,11 @@ class Harness:
             return cl.Program(self.context, [self.device], [binary]).build()
         source = files(__package__).joinpath("harness.cl").read_text(encoding="ascii")
         return cl.Program(self.context, source).build()
+
+    def new_queue(self) -> Any:
+        """A queue of this context whose events tell their times."""
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        return rigged(lambda: cl.CommandQueue(self.context, self.device, profiling), "a queue")
 
     @property
     def binary(self) -> bytes:
@@ -102,14 +106,15 @@ class Harness:
 
     # Kernels ---------------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, name: str, items: int, group: int, *arguments: Any) -> Any:
+    def _enqueue(self, name: str, items: int, group: int, *arguments: Any, queue: Any = None) -> Any:
         kernel = self._kernels.get(name)
         if kernel is None:
             kernel = self._kernels[name] = rigged(lambda: cl.Kernel(self._program, name), f"kernel {name}")
         for position, argument in enumerate(arguments):
             kernel.set_arg(position, cl.SVM(argument) if isinstance(argument, np.ndarray) else argument)
         size = max(-(-items // group), 1) * group
-        return rigged(lambda: cl.enqueue_nd_range_kernel(self.queue, kernel, (size,), (group,)), f"kernel {name}")
+        to = self.queue if queue is None else queue
+        return rigged(lambda: cl.enqueue_nd_range_kernel(to, kernel, (size,), (group,)), f"kernel {name}")
 
     def zone_write(self, arena: Memory, seed: int) -> Any:
         """Write the zone pattern over the whole arena."""
@@ -197,14 +202,20 @@ class Harness:
         sums = self._shared("sums", items)
         return self._enqueue("touch", items, _ALONE, memory, _u64(len(memory)), _u64(_TOUCH_BYTES), sums)
 
+    def busy(self, memory: Memory, queue: Any) -> Any:
+        """Read memory with one work-item of another queue, which leaves the other compute units to this one's."""
+        size = _u64(len(memory))
+        return self._enqueue("touch", 1, _ALONE, memory, size, size, self._shared("busy", 1), queue=queue)
+
     def copy(self, to: Memory, source: Memory) -> Any:
         """Copy as many bytes as `to` has, on all compute units."""
         items = -(-len(to) // _TOUCH_BYTES)
         return self._enqueue("copy", items, _ALONE, to, source, _u64(len(to)), _u64(_TOUCH_BYTES))
 
-    def set_bytes(self, memory: Memory, byte: int) -> Any:
+    def set_bytes(self, memory: Memory, byte: int, queue: Any = None) -> Any:
         """Set every byte of a buffer of at least one."""
-        return cl.enqueue_svm_memfill(self.queue, cl.SVM(memory), bytes([byte]))
+        to = self.queue if queue is None else queue
+        return cl.enqueue_svm_memfill(to, cl.SVM(memory), bytes([byte]))
 
     def wait(self, event: Any) -> None:
         """Wait for a harness kernel. Raises RigError if it fails."""

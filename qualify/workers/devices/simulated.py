@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,9 @@ from qualify.fnv import OFFSET_BASIS, PRIME, fnv1a64
 from qualify.steps import (
     Answer,
     ArmName,
+    Capture,
+    Census,
+    Contend,
     Damage,
     Equal,
     Placement,
@@ -38,7 +42,7 @@ from qualify.steps import (
     Unwritten,
 )
 from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
-from qualify.workers.devices.simulated_kernels import Call, Memory, execute
+from qualify.workers.devices.simulated_kernels import Beside, Call, Memory, execute
 from qualify.workers.virtual import BOARD, LIMITS, Entry, Script
 
 _TRACED = 10_000  # Operations that a trace keeps: some hundred windows, and a message under a megabyte.
@@ -48,6 +52,8 @@ _COLUMNS = 4096  # Bytes of each buffer that are digested at once.
 _BATCH_PER_MILLE = 1_056
 #: What the launches after it take, as a part of an honest pass.
 _REST = {"superbatch": 1000, "ahead": 2}
+_NO_SEED = "0" * 16  # Of noise, for passes that nobody times.
+_Launching = Run | Segment | Stage | Capture | Contend
 _COPY_START_NS, _COPY_BYTES_PER_US = 2_000, 100_000
 
 
@@ -56,6 +62,13 @@ class _Phase(NamedTuple):
 
     part: Sequence[int]
     whole: Sequence[int]
+
+
+class _Node(NamedTuple):
+    """One node of a captured graph and what a replay does of it."""
+
+    launch: Launch
+    replay: Callable[[], None]
 
 
 class SimulatedDevice(Device):
@@ -72,6 +85,8 @@ class SimulatedDevice(Device):
         self._segments: Counter[ArmName] = Counter()
         self._wake: tuple[ArmName, Entry, int] | None = None
         self._held: Stage | None = None
+        self._graphs: dict[ArmName, list[_Node]] = {}
+        self._beside: Beside | None = None
         self._clock_ns = 1_000_000_000
         self._ticks = 0
         self._traced: deque[str] = deque(maxlen=_TRACED)
@@ -160,22 +175,25 @@ class SimulatedDevice(Device):
     # Launches --------------------------------------------------------------------------------------------------------
 
     def _run(self, step: Run) -> None:
-        self._pass(step, step.set, _Phase((step.set,), (step.set,)), "0" * 16)
+        self._pass(step, step.set, _alone(step.set), _NO_SEED)
         self._trace_of("wait")
 
-    def _pass(self, step: Run | Segment | Stage, number: int, phase: _Phase, seed: str) -> None:
+    def _pass(self, step: _Launching, number: int, phase: _Phase, seed: str) -> None:
         """One pass on one set."""
         for launch in step.launches:
-            match launch:
-                case Memset():
-                    self._trace_of(f"memset {step.arm} {launch.memset}.{number}")
-                    self._at(self._memset_place(launch, step.slots, number))[:] = launch.byte
-                    self._clock_ns += _MEMSET_NS
-                case Kernel():
-                    self._trace_of(f"launch {step.arm} {launch.symbol} {number}")
-                    self._kernel_pass(step, launch, number, phase, seed)
+            self._launch(step, launch, number, phase, seed)
 
-    def _kernel_pass(self, step: Run | Segment | Stage, launch: Kernel, number: int, phase: _Phase, seed: str) -> None:
+    def _launch(self, step: _Launching, launch: Launch, number: int, phase: _Phase, seed: str) -> None:
+        match launch:
+            case Memset():
+                self._trace_of(f"memset {step.arm} {launch.memset}.{number}")
+                self._at(self._memset_place(launch, step.slots, number))[:] = launch.byte
+                self._clock_ns += _MEMSET_NS
+            case Kernel():
+                self._trace_of(f"launch {step.arm} {launch.symbol} {number}")
+                self._kernel_pass(step, launch, number, phase, seed)
+
+    def _kernel_pass(self, step: _Launching, launch: Kernel, number: int, phase: _Phase, seed: str) -> None:
         entry = self._entries[step.arm, launch.symbol]
         _check_launch(launch, entry)
         pass_ns = self._pass_ns(entry, seed) * self._waking_ppm(step.arm) // 1_000_000
@@ -211,6 +229,7 @@ class SimulatedDevice(Device):
             inputs=tuple(_buffer(launch, bound, position) for position in entry.inputs),
             earlier=self._launched[arm, launch.symbol],
             memo=self._memos.setdefault((arm, launch.symbol), {}),
+            beside=self._beside,
         )
 
     def _pass_ns(self, entry: Entry, seed: str) -> int:
@@ -220,6 +239,55 @@ class SimulatedDevice(Device):
         centred = sum(int.from_bytes(words[at : at + 2], "little") for at in range(0, 24, 2)) - 12 * 65535 // 2
         ppm = 1_000_000 + entry.noise_ppm * centred // 65536 + entry.drift_ppm_per_s * self._clock_ns // 10**9
         return max(entry.pass_ns * ppm // 1_000_000, 1)
+
+    # Graphs and a second queue ---------------------------------------------------------------------------------------
+
+    def _capture(self, step: Capture) -> Census:
+        self._trace_of(f"capture {step.arm} {step.set}")
+        nodes = [node for launch in step.launches for node in self._nodes(step, launch)]
+        self._graphs[step.arm] = nodes
+        kernels = sum(isinstance(node.launch, Kernel) for node in nodes)
+        return Census(kernels=kernels, memsets=len(nodes) - kernels, others=0)
+
+    def _nodes(self, step: Capture, launch: Launch) -> list[_Node]:
+        """What a launch becomes in a graph; a memset of nothing leaves no node."""
+        run = partial(self._launch, step, launch, step.set, _alone(step.set), _NO_SEED)
+        if isinstance(launch, Memset):
+            return [_Node(launch, run)] if self._memset_place(launch, step.slots, step.set).size_bytes else []
+        entry = self._entries[step.arm, launch.symbol]
+        _check_launch(launch, entry)
+        out = self._at(self._call(step.arm, launch, step.slots, step.set).out)
+        match entry.captured:
+            case "work":
+                return [_Node(launch, run)]
+            case "nothing":
+                return []
+            case "elsewhere":
+                run()
+                return []
+            case "idle":
+                return [_Node(launch, lambda: None)]
+            case "answer":
+                run()
+                return [_Node(launch, partial(out.__setitem__, slice(None), out.copy()))]
+
+    def _replay(self, arm: ArmName) -> None:
+        self._trace_of(f"replay {arm}")
+        for node in self._graphs[arm]:
+            node.replay()
+        self._trace_of("wait")
+
+    def _contend(self, step: Contend) -> bool:
+        """The other queue's launches come right after; a kernel cannot tell, but for what scripts say."""
+        self._trace_of(f"contend {step.arm} {step.set} {'work' if step.beside is None else step.beside}")
+        self._beside = "work" if step.beside is None else "itself"
+        try:
+            for number in (step.set, *(() if step.beside is None else (step.beside,))):
+                self._pass(step, number, _alone(number), _NO_SEED)
+        finally:
+            self._beside = None
+        self._trace_of("wait")
+        return True
 
     # Timing ----------------------------------------------------------------------------------------------------------
 
@@ -256,7 +324,7 @@ class SimulatedDevice(Device):
             raise StepRefused("nothing is staged")
         started_s, start_ns = time.monotonic(), self._clock_ns
         for number in step.sets:
-            self._pass(step, number, _Phase(step.sets, step.sets), "0" * 16)
+            self._pass(step, number, _Phase(step.sets, step.sets), _NO_SEED)
         self._clock_ns += (self._clock_ns - start_ns) * (step.rounds - 1)
         wall = max((self._entries[step.arm, each.symbol].wall_ppm for each in _kernels(step)), default=1_000_000)
         until_s = started_s + (self._clock_ns - start_ns) * wall / 1e15
@@ -284,6 +352,11 @@ class SimulatedDevice(Device):
             if position % step.passes == 0:
                 ends.append(self._clock_ns)
         return tuple(ends)
+
+
+def _alone(number: int) -> _Phase:
+    """A pass that is all there is."""
+    return _Phase((number,), (number,))
 
 
 def _digests(buffers: Sequence[Memory]) -> tuple[str, ...]:

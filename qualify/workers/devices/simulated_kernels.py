@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from qualify.steps import Placement
 from qualify.workers.devices.base import StepRefused
 from qualify.workers.virtual import Entry
 
+#: What the other queue does while a kernel runs.
+Beside = Literal["work", "itself"]
 Memory = np.ndarray[Any, np.dtype[np.uint8]]
 
 _PRINTED_BYTES = 4 << 20
@@ -35,6 +37,7 @@ class Call:
     inputs: tuple[Placement, ...]
     earlier: int
     memo: dict[int, bytes] = field(default_factory=dict)
+    beside: Beside | None = None
 
     def bytes_of(self, place: Placement) -> Memory:
         """A buffer's bytes in the arena."""
@@ -139,6 +142,18 @@ def _stateful(call: Call) -> int:
     return 1
 
 
+def _crowded(call: Call) -> int:
+    _add(call)
+    call.bytes_of(call.out)[:1] ^= call.beside is not None
+    return 1
+
+
+def _twin(call: Call) -> int:
+    _add(call)
+    call.bytes_of(call.out)[:1] ^= call.beside == "itself"
+    return 1
+
+
 def _input_changer(call: Call) -> int:
     _add(call)
     call.bytes_of(call.inputs[0])[:1] += np.uint8(1)
@@ -179,4 +194,6 @@ _BEHAVIOURS: Mapping[str, Callable[[Call], int]] = {
     "superbatch": _add,
     "ahead": _add,
     "poison_detector": _poison_detector,
+    "crowded": _crowded,
+    "twin": _twin,
 }
