@@ -1,0 +1,90 @@
+"""`python -m benchmarks.judgement.peer_nvbench CASES SECONDS`: cuda-bench, then nvbench-compare-robust.
+
+Each arm has a process of its own, one after the other, since that is how the two files are made that the comparison
+reads. With `--arm NAME OUT` it is such a process, and runs that arm of every case once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.judgement.peer_launch import launchers
+from benchmarks.judgement.peers import cases, say
+from benchmarks.judgement.results import Line
+
+COMPARE = "cuda.bench.scripts.nvbench_compare_robust"
+STATUSES = ("FAST", "SLOW", "SAME", "AMBG", "????")
+
+
+def main() -> int:
+    """Both arms and the comparison, again as long as another round fits."""
+    path, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    if len(sys.argv) > 3:
+        return one_arm(path, sys.argv[4], Path(sys.argv[5]))
+    importlib.import_module("cuda.bench")
+    until_s, round_s, number = time.monotonic() + seconds, 0.0, 0
+    while time.monotonic() + round_s < until_s:
+        started_s = time.monotonic()
+        found = dict(one_round(path, seconds, number))
+        round_s, number = time.monotonic() - started_s, number + 1
+        for case in cases(path):
+            say(_line(case, found.get(_name(case), "absent"), round_s / max(len(found), 1)))
+    return 0
+
+
+def one_round(path: Path, seconds: float, number: int) -> Iterator[tuple[str, str]]:
+    """What the comparison says of each case, by its benchmark's name."""
+    files = {arm: path.parent / f"{arm}-{number}.json" for arm in ("incumbent", "candidate")}
+    for arm, file in files.items():
+        command = [sys.executable, "-m", __spec__.name, str(path), str(seconds), "--arm", arm, str(file)]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+    command = [sys.executable, "-m", COMPARE, "--no-color", *map(str, files.values())]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    print(said, file=sys.stderr)
+    return statuses(said)
+
+
+def statuses(said: str) -> Iterator[tuple[str, str]]:
+    """Name and status of every benchmark in the comparison's tables."""
+    name = ""
+    for text in said.splitlines():
+        if text.startswith("# "):
+            name = text[2:].strip()
+        elif text.startswith("|"):
+            yield from ((name, status) for status in STATUSES if status in text.rpartition("|")[0].rpartition("|")[2])
+
+
+def one_arm(path: Path, arm: str, out: Path) -> int:
+    """Register every case as a benchmark and run them all."""
+    bench: Any = importlib.import_module("cuda.bench")
+    for case in cases(path):
+        bench.register(_benchmark(case, arm)).set_name(_name(case))
+    bench.run_all_benchmarks([sys.argv[0], "--jsonbin", str(out)])
+    return 0
+
+
+def _benchmark(case: Line, arm: str) -> Callable[[Any], None]:
+    def benchmark(state: Any) -> None:
+        launch = launchers(case)[arm]
+        state.exec(lambda launched: launch(launched.get_stream().addressof()))
+
+    return benchmark
+
+
+def _name(case: Line) -> str:
+    return f"{case['family']}-{case['gain_ppm']}"
+
+
+def _line(case: Line, status: str, seconds: float) -> Line:
+    outcome = {"FAST": "faster"}.get(status, status)
+    return {"family": case["family"], "gain_ppm": case["gain_ppm"], "outcome": outcome, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
