@@ -29,7 +29,7 @@ $(READY):
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-demo: $(READY) ## screen real kernels on this machine's CPU, verify the evidence, compare with what is expected
+demo: $(READY) ## screen kernels on this machine's CPU, promote one, close its admission by a reworded comment
 	$(BIN)/python demo/run.py
 
 test: lint ## lint, then every test

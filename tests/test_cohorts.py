@@ -103,7 +103,7 @@ def test_the_quietly_wrong_route_excuses_itself_from_no_cell_and_its_gate_is_scr
     assert row is not None
     assert row.admits is None
     assert gate in (pipeline.load(ROOT).row.pipelines["default"].screen or ())
-    wanted = json.loads((ROOT / "demo/expected.json").read_text())["subjects"]
+    wanted = json.loads((ROOT / "demo/expected.json").read_text())["screened"]
     ends = [ends for subject, ends in wanted.items() if re.fullmatch(f"{operation}/[^/]+/{route}", subject)]
     assert not ends or any(all(end.startswith(f"fail at {gate}") for end in each) for each in ends)
 
