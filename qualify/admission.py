@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -135,8 +135,12 @@ class Admission(Document):
         ]
         return (*made, self.plain) if self.plain else tuple(made)
 
-    def module(self, side: Side) -> Module:
-        """The module of one of the sides; its identity is the arm's, unless someone edited the admission."""
+    @cached_property
+    def modules(self) -> tuple[Module, ...]:
+        """The sides' modules; the identity of each is its arm's, unless someone edited the admission."""
+        return tuple(map(self._module, self.sides))
+
+    def _module(self, side: Side) -> Module:
         return Module(
             frontend=side.parts.frontend,
             runtime=self.subject.domain.runtime,
@@ -153,8 +157,8 @@ class Admission(Document):
         """What cannot be true of an admission that nobody edited, one sentence each."""
         if self.kind == "measured" and not self.subject.cell.timed:
             yield "it is measured and the cell is not timed"
-        for side in self.sides:
-            if identify("module", self.module(side)) != side.arm.identity:
+        for side, module in zip(self.sides, self.modules, strict=True):
+            if identify("module", module) != side.arm.identity:
                 yield f"the identity of {side.arm.route} is not that of its module"
 
 
@@ -308,19 +312,18 @@ def differences(admission: Admission, live: Live) -> tuple[Difference, ...]:
     if admission.dispatcher_revision != live.dispatcher_revision:
         was, now = str(admission.dispatcher_revision), str(live.dispatcher_revision)
         found.append(Difference("dispatcher_revision", was, now))
-    for side, now_arm in zip(admission.sides, live.arms, strict=True):
-        found += _arm(admission, side, now_arm)
+    for side, module, arm in zip(admission.sides, admission.modules, live.arms, strict=True):
+        found += _arm(side, module, arm)
     return tuple(sorted(set(found)))
 
 
-def _arm(admission: Admission, side: Side, live: LiveArm) -> Iterator[Difference]:
+def _arm(side: Side, was: Module, live: LiveArm) -> Iterator[Difference]:
     """How an arm's module moved; nothing where identity and module are the admitted ones."""
     route = f"route {side.arm.route}"
     if live.arm is None or live.module is None:
         why = live.why or (live.arm.error if live.arm else None) or "gone"
         yield Difference(route, "admitted", _short(why))
         return
-    was = admission.module(side)
     if live.arm.identity == side.arm.identity and live.module == was:
         return
     found = list(module_differences(was, live.module, side.arm.route))
@@ -340,10 +343,10 @@ def module_differences(was: Module, now: Module, route: str) -> Iterator[Differe
 
 def _fields(was: Document, now: Document, skipped: frozenset[str], prefix: str = "") -> Iterator[Difference]:
     """The fields of two documents of one kind that differ."""
+    before, after = vars(was), vars(now)
     for name in type(was).model_fields:
-        before, after = getattr(was, name), getattr(now, name)
-        if name not in skipped and before != after:
-            yield from _values(f"{prefix}{name}", before, after)
+        if name not in skipped and before[name] != after[name]:
+            yield from _values(f"{prefix}{name}", before[name], after[name])
 
 
 def _values(what: str, was: object, now: object) -> Iterator[Difference]:

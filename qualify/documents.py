@@ -6,7 +6,6 @@ that is refused. Of YAML's types only true, false, null, decimal integers and te
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -258,6 +257,8 @@ def _explain(
         name = str(location[-1])
         made = source.error((*at, *field, name), expected="a value", got="nothing", fix=f"add {name}:")
     elif kind == "extra_forbidden":
+        import difflib  # Only a mistake needs it.
+
         close = difflib.get_close_matches(str(location[-1]), known, n=1)
         fix = f"write {close[0]}" if close else "remove it"
         made = source.error((*at, *field), expected=f"one of {', '.join(known)}", got=str(location[-1]), fix=fix)

@@ -38,8 +38,8 @@ def standings(
     """
     reader = _Reader(item, domain, toolkit_build)
     found = read(item, domain) if found is None else found
-    gone = [cell for cell in found if cell not in item.cell_ids]
-    wanted = [cell for cell in (*item.cell_ids, *gone) if cells is None or cell in cells]
+    known = dict.fromkeys(item.cell_ids)
+    wanted = [cell for cell in known | dict.fromkeys(found) if cells is None or cell in cells]
     return tuple(_standing(reader, cell, found, anchors) for cell in wanted)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qualify.cohort.cohort import WORK, Cohort
 from qualify.cohort.composition import Composition, compose
@@ -11,8 +12,10 @@ from qualify.cohort.scope import Scope
 from qualify.contract import Argument, Arm, Cell, Composed, ReferenceSource, Variant
 from qualify.domain import Domain, Limits
 from qualify.elements import DTYPES
-from qualify.plan import FallsBack
 from qualify.subject import Subject
+
+if TYPE_CHECKING:  # A check composes and plans nothing: it starts without the words of workers.
+    from qualify.plan import FallsBack
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ def subjects(
 
 
 def _falls_back(cell: Cell, found: Mapping[str, Composition]) -> list[FallsBack]:
+    from qualify.plan import FallsBack
+
     return [
         FallsBack(cell=cell.id, route=name, admits=item.falls_back)
         for name, item in found.items()

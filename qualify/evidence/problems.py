@@ -124,4 +124,6 @@ EXITS: dict[AuditOutcome, Exit] = {
 
 def printable(text: str) -> str:
     """Printable ASCII: everything else is escaped, so that no name can steer a terminal (N10 of the attacks)."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(char if " " <= char <= "~" else char.encode("unicode_escape").decode() for char in text)

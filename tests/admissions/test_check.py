@@ -170,7 +170,7 @@ def forge(workspace: Workspace) -> None:
     def change(found: dict[str, Any]) -> None:
         found["candidate"]["fragments"][1]["blake3"] = digest
         made = beds.admission(found)
-        found["subject"]["candidate"]["identity"] = identify("module", made.module(made.sides[0]))
+        found["subject"]["candidate"]["identity"] = identify("module", made.modules[0])
 
     for cell in ("large", "ragged", "tiny"):
         edit(workspace, change, cell)
