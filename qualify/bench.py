@@ -106,6 +106,7 @@ class Rig:
             try:
                 session = MeasuringSession(child, watch)
                 session.open(harness)
+                self._nursery.unapplied.update(session.unapplied)
                 yield session
             finally:
                 self._nursery.end(child)

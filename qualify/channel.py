@@ -135,9 +135,10 @@ class Prepared(Document):
 
 
 class Opened(Document):
-    """The device is open and its canary ran right."""
+    """The device is open and its canary ran right; `unapplied` is what its driver refused to set."""
 
     say: Literal["opened"] = "opened"
+    unapplied: tuple[str, ...] = ()
 
 
 class Performed(Document):

@@ -83,6 +83,8 @@ class MeasuringSession:
     def __init__(self, child: Child, watch: Watch | None = None) -> None:
         """`watch` reads the board; None where there is none apart from this machine, and nobody watches."""
         self._child, self._watch = child, watch
+        #: What the driver refused to set when the device was opened.
+        self.unapplied: tuple[str, ...] = ()
         self._buffers: dict[str, int] = {}
         self._taken: tuple[bytes, ...] = ()
         self._steps: Sequence[Step] = ()
@@ -95,6 +97,7 @@ class MeasuringSession:
             answer, _ = self._child.ask(Open(), harness, timeout_s=START_TIMEOUT_S)
             if not isinstance(answer, Opened):
                 raise self._child.refuse(f"answered {answer.say} when asked to open its device")
+            self.unapplied = answer.unapplied
             if self._watch is not None:
                 self._watch.opened(self._child.pid)
         except ChildLost as error:

@@ -49,7 +49,7 @@ def serve(channel: Channel[ToWorker], name: str) -> None:
         sandbox.confine()  # Before the device starts threads of its own, which it would not reach.
     device = open_device(name, buffers[0] if buffers else None)
     device.canary()
-    channel.send(FromWorker(message=Opened()))
+    channel.send(FromWorker(message=Opened(unapplied=device.unapplied)))
     while True:
         request, buffers = channel.receive()
         wanted = request.message

@@ -85,6 +85,7 @@ def test_passes_that_launch_nothing_have_no_time(rig: Rig) -> None:
         assert "passes that launch nothing have no time" in refusal(session, step)
 
 
+<<<<<<< HEAD
 # Graphs and a second stream ------------------------------------------------------------------------------------------
 
 #: Wrong where blocks of two launches run at once: the one that is there alone sees no more blocks than its own.
@@ -127,6 +128,15 @@ def test_a_census_shows_work_that_went_elsewhere_or_nowhere() -> None:
 
     assert captured() == captured(elsewhere) == Census(kernels=0, memsets=0, others=0)
     assert captured(here, elsewhere, here) == Census(kernels=0, memsets=2, others=0)
+=======
+def test_no_line_stays_in_the_cache_by_a_kernels_choice_or_the_record_says_why(rig: Rig) -> None:
+    """A part of a board and a shared one cannot: the driver refuses both calls."""
+    with rig.measuring() as session:
+        assert all(" persisting L2: CUDA_ERROR_" in text for text in session.unapplied)
+        assert not [text for text in session.unapplied if text not in str(rig.account())]
+    assert rig.board is not None
+    assert not session.unapplied or "MIG" in rig.board.name
+>>>>>>> d2737f7 (Check every call of the CUDA driver, and record where persisting lines cannot be ended)
 
 
 # Faults --------------------------------------------------------------------------------------------------------------

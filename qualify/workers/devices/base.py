@@ -85,6 +85,11 @@ class Device(ABC):
         self._staged: ArmName | None = None
         self._captured: set[ArmName] = set()
 
+    @property
+    def unapplied(self) -> tuple[str, ...]:
+        """What the device's driver refused to set, each with its reason; it goes on record."""
+        return ()
+
     @abstractmethod
     def board(self) -> Board:
         """The device as a board that times belong to."""

@@ -38,7 +38,7 @@ from qualify.steps import (
 from qualify.workers.devices.base import MAX_HELD_CALLS, Bound, Device, StepRefused, poison_of, rows
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_contention import Contention
-from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare
+from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare, reached
 from qualify.workers.devices.cuda_graphs import Graph, capture
 from qualify.workers.devices.cuda_harness import CudaHarness
 from qualify.workers.devices.cuda_residency import resident
@@ -69,6 +69,11 @@ class CudaDevice(Device):
     def board(self) -> Board:
         """Name, UUID, driver and limits as the driver gives them."""
         return board(self._device)
+
+    @property
+    def unapplied(self) -> tuple[str, ...]:
+        """What keeps lines in L2 by a kernel's choice, where the driver does not let us end it (R10.3)."""
+        return self._harness.unapplied
 
     def canary(self) -> None:
         """Run the harness's own kernels and check their answer. Raises RigError."""
@@ -141,7 +146,7 @@ class CudaDevice(Device):
                 place = self._place(f"{argument}.{number}")
                 self._harness.fill(self._address(place), place, poison_of(step, argument, dtype, number))
         self._harness.scrub(step.seed)
-        driver.cuCtxResetPersistingL2Cache()
+        self._harness.reset_persisting()
         if step.flush_bytes:
             self._harness.flush(step.flush_bytes)
             return
@@ -192,7 +197,7 @@ class CudaDevice(Device):
         self._harness.wait()
         at = [0, *(_elapsed_ns(events[0], event) for event in events[1:])]
         for event in events:
-            driver.cuEventDestroy(event)
+            call(driver.cuEventDestroy, event)
         return list(itertools.pairwise(at))
 
     def _unit_calls(self, step: Segment, sets: Sequence[int]) -> list[Callable[[], None]]:
@@ -249,11 +254,11 @@ class CudaDevice(Device):
             for unit, event in zip(timed, events[1:], strict=True):
                 unit()
                 call(driver.cuEventRecord, event, self._stream)
-            host_bound = int(driver.cuEventQuery(events[0])[0]) == 0
+            host_bound = reached(events[0])
         self._harness.wait()
         ends = tuple(_elapsed_ns(events[0], event) for event in events[1:])
         for event in events:
-            driver.cuEventDestroy(event)
+            call(driver.cuEventDestroy, event)
         self._forget_graphs()
         return 0, ends, host_bound
 

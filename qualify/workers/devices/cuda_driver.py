@@ -54,6 +54,14 @@ def ask(function: Any, *arguments: Any) -> Any:
         ) from error
 
 
+def reached(event: Any) -> bool:
+    """Whether the device has come to an event. Raises DriverError for anything but yes and not yet."""
+    (code,) = driver.cuEventQuery(event)
+    if int(code) not in (0, int(driver.CUresult.CUDA_ERROR_NOT_READY)):
+        raise DriverError(str(code.name), int(code))
+    return int(code) == 0
+
+
 @dataclass(frozen=True)
 class Function:
     """One loaded kernel and its parameters as (offset, size) in bytes."""

@@ -28,9 +28,9 @@ class Graph:
         call(driver.cuGraphLaunch, self.executable, self.stream)
 
     def forget(self) -> None:
-        """Destroy it; nothing of it may run any more."""
-        driver.cuGraphExecDestroy(self.executable)
-        driver.cuGraphDestroy(self.graph)
+        """Destroy it; nothing of it may run any more. Raises DriverError."""
+        call(driver.cuGraphExecDestroy, self.executable)
+        call(driver.cuGraphDestroy, self.graph)
 
 
 def capture(work: Callable[[], object], stream: Any) -> Graph:

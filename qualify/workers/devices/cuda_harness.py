@@ -54,7 +54,7 @@ class CudaHarness:
         self.stream = self.new_stream()
         self._gate: tuple[int, Any] | None = None
         self._turn = 0
-        driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
+        self.unapplied = tuple(self._no_persisting())
         self.units = attribute(self.device, "MULTIPROCESSOR_COUNT") or 1
         self._shared = attribute(self.device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") or 0
         self._neutral: tuple[int, int] | None = None
@@ -67,6 +67,25 @@ class CudaHarness:
     def new_stream(self) -> Any:
         """A stream that waits for no other. Raises RigError."""
         return ask(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+
+    def _no_persisting(self) -> Iterator[str]:
+        """No line stays in L2 by a kernel's choice; what the driver refuses, as on a part of a board, is named."""
+        limit = driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+        self._resets = True
+        try:
+            call(driver.cuCtxSetLimit, limit, 0)
+        except DriverError as error:
+            yield f"a limit of 0 for persisting L2: {error}"
+        try:
+            call(driver.cuCtxResetPersistingL2Cache)
+        except DriverError as error:
+            self._resets = False
+            yield f"a reset of persisting L2: {error}"
+
+    def reset_persisting(self) -> None:
+        """Make every persisting line an ordinary one, where the driver can; it is on record where it cannot."""
+        if self._resets:
+            call(driver.cuCtxResetPersistingL2Cache)
 
     @contextmanager
     def held(self, stream: Any = None) -> Iterator[None]:
@@ -89,7 +108,7 @@ class CudaHarness:
 
     def close(self) -> None:
         """Let go of the context and everything in it."""
-        driver.cuDevicePrimaryCtxRelease(self.device)
+        call(driver.cuDevicePrimaryCtxRelease, self.device)
 
     def canary(self) -> None:
         """Fill, hash and read a small buffer with the harness's kernels and compare with the parent's definitions.
