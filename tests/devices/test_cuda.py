@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,7 +87,6 @@ def test_passes_that_launch_nothing_have_no_time(rig: Rig) -> None:
         assert "passes that launch nothing have no time" in refusal(session, step)
 
 
-<<<<<<< HEAD
 # Graphs and a second stream ------------------------------------------------------------------------------------------
 
 #: Wrong where blocks of two launches run at once: the one that is there alone sees no more blocks than its own.
@@ -111,24 +112,28 @@ def test_launches_of_two_streams_run_at_once(rig: Rig, trial: Trial) -> None:
         assert read(session, "y.0") == (sums(),)
 
 
+CENSUSES = """
+from cuda.bindings import driver
+from qualify.workers.devices.cuda_driver import call
+from qualify.workers.devices.cuda_graphs import capture
+
+call(driver.cuInit, 0)
+call(driver.cuCtxSetCurrent, call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 0)))
+here, elsewhere = (call(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING) for _ in range(2))
+memory = int(call(driver.cuMemAlloc, 8))
+for streams in ((), (elsewhere,), (here, elsewhere, here)):
+    work = lambda: [call(driver.cuMemsetD8Async, memory, 1, 8, each) for each in streams]
+    print(capture(work, here).census.canonical().decode(), end="")
+"""
+
+
 def test_a_census_shows_work_that_went_elsewhere_or_nowhere() -> None:
-    """In this process, because no route can plant it: launches go to the stream that is captured."""
-    from cuda.bindings import driver
+    """No route can plant it, launches go to the stream that is captured; a context in this process would be foreign."""
+    said = subprocess.run([sys.executable, "-c", CENSUSES], check=True, capture_output=True)
+    counts = [Census.parse(line).memsets for line in said.stdout.splitlines(keepends=True)]
+    assert counts == [0, 0, 2]
 
-    from qualify.workers.devices.cuda_driver import call
-    from qualify.workers.devices.cuda_graphs import capture
 
-    call(driver.cuInit, 0)
-    call(driver.cuCtxSetCurrent, call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 0)))
-    here, elsewhere = (call(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING) for _ in range(2))
-    memory = int(call(driver.cuMemAlloc, 8))
-
-    def captured(*streams: object) -> Census:
-        return capture(lambda: [call(driver.cuMemsetD8Async, memory, 1, 8, each) for each in streams], here).census
-
-    assert captured() == captured(elsewhere) == Census(kernels=0, memsets=0, others=0)
-    assert captured(here, elsewhere, here) == Census(kernels=0, memsets=2, others=0)
-=======
 def test_no_line_stays_in_the_cache_by_a_kernels_choice_or_the_record_says_why(rig: Rig) -> None:
     """A part of a board and a shared one cannot: the driver refuses both calls."""
     with rig.measuring() as session:
@@ -136,7 +141,6 @@ def test_no_line_stays_in_the_cache_by_a_kernels_choice_or_the_record_says_why(r
         assert not [text for text in session.unapplied if text not in str(rig.account())]
     assert rig.board is not None
     assert not session.unapplied or "MIG" in rig.board.name
->>>>>>> d2737f7 (Check every call of the CUDA driver, and record where persisting lines cannot be ended)
 
 
 # Faults --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from qualify.workers.devices.base import MAX_HELD_CALLS, backlog
-from qualify.workers.devices.cuda_driver import call
+from qualify.workers.devices.cuda_driver import call, reached
 from qualify.workers.devices.cuda_harness import CudaHarness
 
 _NEUTRAL_BYTES = 32 << 20  # What one neutral copy of the second stream moves: about a tenth of a millisecond.
@@ -49,14 +49,14 @@ class Contention:
             call(driver.cuEventRecord, start, self._harness.stream)
             own()
             call(driver.cuEventRecord, end, self._harness.stream)
-        while _is_pending(end):
+        while not reached(end):
             other()
             fences.append(self._fence())
             call(driver.cuEventSynchronize, fences[-min(ahead, len(fences))])
         self._harness.wait()
         busy = _ms(begun, start) >= 0 and _ms(end, fences[-1]) >= 0
         for event in (start, end, begun, first, *fences):
-            driver.cuEventDestroy(event)
+            call(driver.cuEventDestroy, event)
         return busy
 
     def _took_ns(self, other: Callable[[], None]) -> int:
@@ -76,11 +76,6 @@ class Contention:
 
 def _event() -> Any:
     return call(driver.cuEventCreate, 0)
-
-
-def _is_pending(event: Any) -> bool:
-    """Whether an event is still to come; what failed is read where the stream is awaited."""
-    return bool(driver.cuEventQuery(event)[0] == driver.CUresult.CUDA_ERROR_NOT_READY)
 
 
 def _ms(start: Any, end: Any) -> float:
