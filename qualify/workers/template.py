@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from qualify.model import Document
 from qualify.workers import sandbox
 from qualify.workers.__main__ import work
 
@@ -53,11 +54,19 @@ def _load(kind: str, name: str) -> None:
     importlib.import_module(f"qualify.workers.{kind}")
     with suppress(ImportError):  # A worker without its library says itself what to install.
         importlib.import_module(_LIBRARIES[kind].format(name=name, module=_MODULES.get(name, name)))
+    _build(Document)
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         raise RuntimeError(f"a template forks, so it has one thread; its libraries started {threads - 1} more")
     gc.collect()
     gc.freeze()
+
+
+def _build(kind: type[Document]) -> None:
+    """Build every model, which is put off until its first use: each fork would do it again."""
+    for each in kind.__subclasses__():
+        each.model_rebuild()
+        _build(each)
 
 
 def _serve(asked: socket.socket, kind: str, name: str) -> bool:
