@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -272,34 +273,31 @@ def _check_needs(source: Source, row: PipelinesRow) -> None:
 
 
 def _check_cycles(source: Source, row: PipelinesRow) -> None:
-    import networkx
-
-    graph = _graph(row.gates)
     try:
-        cycle = [edge[0] for edge in networkx.find_cycle(graph)]
-    except networkx.NetworkXNoCycle:
-        return
-    path = " -> ".join((*cycle, cycle[0]))
-    place: Place = ("gates", cycle[0], "needs")
-    raise source.error(place, expected="needs without a cycle", got=path, fix="remove one of these needs")
+        _sorter(row.gates)
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        place: Place = ("gates", cycle[0], "needs")
+        got, fix = " -> ".join(cycle), "remove one of these needs"
+        raise source.error(place, expected="needs without a cycle", got=got, fix=fix) from error
 
 
-def _graph(gates: Mapping[str, NodeRow]) -> Any:
-    """An edge from each need to the gate that needs it."""
-    import networkx
-
-    graph = networkx.DiGraph()
-    graph.add_nodes_from(gates)
-    graph.add_edges_from((need, name) for name, row in gates.items() for need in row.needs if need in gates)
-    return graph
+def _sorter(gates: Mapping[str, NodeRow]) -> TopologicalSorter[str]:
+    """Gives each gate once its needs are done. Raises CycleError."""
+    sorter = TopologicalSorter({name: [need for need in row.needs if need in gates] for name, row in gates.items()})
+    sorter.prepare()
+    return sorter
 
 
 def cheapest_first(gates: Mapping[str, NodeRow]) -> list[str]:
     """Every gate after its needs, the cheapest of those that are ready first, then by name."""
-    import networkx
-
-    key = {name: (ratio(row.cost_s), name) for name, row in gates.items()}
-    return list(networkx.lexicographical_topological_sort(_graph(gates), key=key.__getitem__))
+    sorter, ready, order = _sorter(gates), set[str](), list[str]()
+    while sorter.is_active():
+        ready.update(sorter.get_ready())
+        order.append(min(ready, key=lambda name: (ratio(gates[name].cost_s), name)))
+        ready.remove(order[-1])
+        sorter.done(order[-1])
+    return order
 
 
 def _check_pipelines(source: Source, row: PipelinesRow) -> None:

@@ -329,4 +329,4 @@ def test_a_check_loads_neither_gates_nor_a_heavy_library(workspace: Workspace) -
     assert done.returncode == 0, done
     loaded = set(done.stderr.partition("loaded: ")[2].split())
     assert "qualify.anchors" in loaded
-    assert not loaded & {"numpy", "networkx", "pyopencl", "rich", "ml_dtypes", "yaml", "gates", "qualify.cohort"}
+    assert not loaded & {"numpy", "pyopencl", "rich", "ml_dtypes", "yaml", "gates", "qualify.cohort"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"numpy", "networkx", "pyopencl", "rich", "ml_dtypes"}
+HEAVY = {"numpy", "pyopencl", "rich", "ml_dtypes"}
 RUN = """
 import atexit, sys
 atexit.register(lambda: sys.stderr.write("loaded: " + " ".join(sorted(sys.modules))))
