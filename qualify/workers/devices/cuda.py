@@ -58,6 +58,7 @@ class CudaDevice(Device):
         self._functions: dict[str, dict[str, Function]] = {}
         self._modules: list[Any] = []
         self._graphs: list[Graph] = []
+        self._known: dict[tuple[ArmName, int], tuple[tuple[object, ...], dict[int, list[Callable[[], None]]]]] = {}
         self._captures: dict[ArmName, Graph] = {}
         self._contention: Contention | None = None
         self._memory = self._base = 0
@@ -141,10 +142,12 @@ class CudaDevice(Device):
 
     def _before(self, step: Segment) -> None:
         """R10.3 steps 1 to 4: poison, scrub, reset persisting lines, read neutral memory or, hot, the timed sets."""
+        buffers = []
         for argument, dtype in step.poisoned:
             for number in (*step.lead_in, *step.timed):
                 place = self._place(f"{argument}.{number}")
-                self._harness.fill(self._address(place), place, poison_of(step, argument, dtype, number))
+                buffers.append((self._address(place), place.size_bytes, poison_of(step, argument, dtype, number)))
+        self._harness.poison(buffers)
         self._harness.scrub(step.seed)
         self._harness.reset_persisting()
         if step.flush_bytes:
@@ -209,13 +212,24 @@ class CudaDevice(Device):
 
     def _row(self, step: _Launching, sets: Sequence[int], stream: Any = None) -> Callable[[], None]:
         to = self._stream if stream is None else stream
-        prepared = [self._ready(step, launch, number, to) for number in sets for launch in step.launches]
+        known = self._passes(step, to)
+        for number in sets:
+            if number not in known:
+                known[number] = [self._ready(step, launch, number, to) for launch in step.launches]
+        prepared = [one for number in sets for one in known[number]]
 
         def enqueue() -> None:
             for one in prepared:
                 one()
 
         return enqueue
+
+    def _passes(self, step: _Launching, stream: Any) -> dict[int, list[Callable[[], None]]]:
+        """Prepared launches of an arm by set, kept as long as the arm is asked for the same: buffers never move."""
+        what, (asked, known) = (step.launches, step.slots), self._known.get((step.arm, int(stream)), ((), {}))
+        if asked != what:
+            self._known[step.arm, int(stream)] = what, (known := {})
+        return known
 
     def _ready(self, step: _Launching, launch: Kernel | Memset, number: int, stream: Any) -> Callable[[], None]:
         """One launch, prepared: what is left is the driver call."""

@@ -38,6 +38,8 @@ FNV_TILE_BYTES = 1 << 16
 FNV_THREADS = 512
 FNV_SHARED_BYTES = FNV_THREADS * 33 * 4  # A row of 32 words a thread, and one of padding.
 THREADS = 256
+MAX_GRID_Y = 65_535
+TABLE_BYTES = 1 << 16  # Of the list of a segment's outputs, to begin with.
 _NEVER = (1 << 64) - 1  # atomicMin starts from here.
 #: A number and its size in bytes, or raw bytes: one parameter of a harness kernel.
 Parameter = tuple[int, int] | bytes
@@ -58,6 +60,7 @@ class CudaHarness:
         self.units = attribute(self.device, "MULTIPROCESSOR_COUNT") or 1
         self._shared = attribute(self.device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") or 0
         self._neutral: tuple[int, int] | None = None
+        self._table: tuple[int, int] | None = None
         try:
             self._module, self._functions = load(code, {symbol: symbol for symbol in HARNESS_SYMBOLS})
         except StepRefused as error:
@@ -121,7 +124,7 @@ class CudaHarness:
         size = 3 * FNV_TILE_BYTES + 5
         try:
             memory = int(call(driver.cuMemAlloc, size + 8))
-            self.poison(memory, size, recipe)
+            self.poison(((memory, size, recipe),))
             (got,) = self.hashes(((memory, size),))
             call(driver.cuMemFree, memory)
         except DriverError as error:
@@ -146,13 +149,30 @@ class CudaHarness:
             case Zeros():
                 call(driver.cuMemsetD8Async, address, 0, place.size_bytes, self.stream)
             case Poison():
-                self.poison(address, place.size_bytes, recipe)
+                self.poison(((address, place.size_bytes, recipe),))
             case Values():
                 self._values(address, place.size_bytes, recipe)
 
-    def poison(self, address: int, size_bytes: int, recipe: Poison) -> None:
-        """Write poison; enqueued, not awaited."""
-        self._over(-(-size_bytes // 8), "qualify_poison", (address, 8), (size_bytes, 8), *_poisoned(recipe))
+    def poison(self, buffers: Sequence[tuple[int, int, Poison]]) -> None:
+        """Write poison to a list of (address, bytes, recipe), all at once; enqueued, not awaited."""
+        words = max((-(-size // 8) for _, size, _ in buffers), default=0)
+        if words == 0:
+            return
+        table = self._staged(b"".join(map(_row, buffers)))
+        side_by_side = min(-(-words // THREADS), -(-32 * self.units // len(buffers)))
+        grid = (side_by_side, min(len(buffers), MAX_GRID_Y), 1)
+        kernel = Kernel(symbol="qualify_poison", grid=grid, block=(THREADS, 1, 1))
+        self.launch(kernel, (table, 8), (len(buffers), 4))
+
+    def _staged(self, data: bytes) -> int:
+        """Device memory that holds these bytes for what is enqueued next, until the next call of this."""
+        if self._table is None or self._table[1] < len(data):
+            if self._table is not None:
+                call(driver.cuMemFree, self._table[0])
+            size = max(len(data), TABLE_BYTES)
+            self._table = int(call(driver.cuMemAlloc, size)), size
+        call(driver.cuMemcpyHtoDAsync, self._table[0], data, len(data), self.stream)
+        return self._table[0]
 
     def _values(self, address: int, size_bytes: int, recipe: Values) -> None:
         kind = DTYPES[recipe.dtype]
@@ -309,7 +329,14 @@ class CudaHarness:
         call(driver.cuCtxSynchronize)
 
 
-def _poisoned(recipe: Poison) -> tuple[Parameter, ...]:
+def _row(buffer: tuple[int, int, Poison]) -> bytes:
+    """`struct poison_row` of harness.cu."""
+    address, size_bytes, recipe = buffer
+    values = (address, size_bytes, *(value for value, _ in _poisoned(recipe)))
+    return b"".join(value.to_bytes(8, "little") for value in values)
+
+
+def _poisoned(recipe: Poison) -> tuple[tuple[int, int], ...]:
     """The four parameters that make one poison: seed, two masks, inversion."""
     top, below = poison_masks(recipe.dtype)
     return (int(recipe.seed, 16), 8), (top, 8), (below, 8), (_NEVER if recipe.complement else 0, 8)

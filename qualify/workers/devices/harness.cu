@@ -46,15 +46,25 @@ __device__ __forceinline__ u64 poison_word(u64 seed, u64 index, u64 top, u64 bel
     return ((word & ~top) | ((~word & below) << 1)) ^ invert;
 }
 
-// Bytes of one buffer from its start; `top` and `below` mask a float's two top exponent bits, `invert` is 0 or all ones.
-extern "C" __global__ void qualify_poison(u8 *buffer, u64 bytes, u64 seed, u64 top, u64 below, u64 invert) {
-    FOR_EACH(i, (bytes + 7) / 8) {
-        const u64 word = poison_word(seed, i, top, below, invert);
-        const u64 left = bytes - 8 * i;
-        if (left >= 8 && ((u64)buffer & 7) == 0) {
-            ((u64 *)buffer)[i] = word;
-        } else {
-            for (u64 b = 0; b < 8 && b < left; b++) buffer[8 * i + b] = (u8)(word >> (8 * b));
+// A buffer that is poisoned from its start; `top` and `below` mask a float's two top exponent bits, `invert` is 0 or all
+// ones.
+struct poison_row {
+    u8 *buffer;
+    u64 bytes, seed, top, below, invert;
+};
+
+// All rows of a list at once; blocks side by side share a buffer, blocks below each other take other rows.
+extern "C" __global__ void qualify_poison(const poison_row *rows, u32 count) {
+    for (u32 r = blockIdx.y; r < count; r += gridDim.y) {
+        const poison_row row = rows[r];
+        FOR_EACH(i, (row.bytes + 7) / 8) {
+            const u64 word = poison_word(row.seed, i, row.top, row.below, row.invert);
+            const u64 left = row.bytes - 8 * i;
+            if (left >= 8 && ((u64)row.buffer & 7) == 0) {
+                ((u64 *)row.buffer)[i] = word;
+            } else {
+                for (u64 b = 0; b < 8 && b < left; b++) row.buffer[8 * i + b] = (u8)(word >> (8 * b));
+            }
         }
     }
 }
