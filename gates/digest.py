@@ -6,78 +6,32 @@ here (R9.4).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from qualify import program
-from qualify.contract import Argument, Variant
-from qualify.fill import generate, recipe
-from qualify.gate import Bench, Facts, Gate, Rule, Series, Session, Settings, holds
-from qualify.model import Document, Hex16, Name
-from qualify.seeds import split
-from qualify.steps import ArmName, Damage, Digest, Digests, Equal, Poison, Read, Record, Scrub, Step, Unwritten, Zones
+from qualify import checked
+from qualify.checked import FIRST_ZONES, INCUMBENT, OTHER_ZONES, REPLAYS, FullRuns, VariantRuns
+from qualify.checked_session import Runner
+from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, holds
+from qualify.steps import Census
 from qualify.subject import Subject
-from qualify.verdict import Check
-
-#: Runs of one session by the inputs that they read: six on the first (five repeats), two on others, the first again;
-#: two more on others still, since an output of few bits may be the same for two inputs.
-FIRST_ZONES: tuple[int, ...] = (0, 0, 0, 0, 0, 0, 1, 1, 0, 2, 3)
-#: The second session has other bytes outside the buffers.
-OTHER_ZONES: tuple[int, ...] = (0, 0)
-#: The incumbent's bits are asked for once on each inputs.
-INCUMBENT: tuple[int, ...] = (0, 1)
-#: Work that goes on after a launch returned would show within this time.
-IDLE_S = 0.02
+from qualify.verdict import Check, Note
 
 _ALWAYS = frozenset({"runs", "zones", "inputs_unchanged", "unwritten", "repeats", "stable", "zone_independent"})
 
 
-class CheckedRun(Document):
-    """One launch on freshly poisoned outputs: digests in the order of outputs and of kept arguments.
+class FirstFacts(Facts):
+    """Bits of every variant, in plain launches."""
 
-    `poisoned` counts, for each plain output, the elements that still equal this run's poison.
-    """
-
-    inputs: int
-    complement: bool
-    kept_before: tuple[Hex16, ...]
-    outputs: tuple[Hex16, ...]
-    kept_after: tuple[Hex16, ...]
-    damage: Damage
-    poisoned: tuple[int, ...]
-    later: tuple[Hex16, ...]
-
-
-class Untouched(Document):
-    """Elements of an output that equal their poison in two complementary runs on the same inputs."""
-
-    inputs: int
-    output: Name
-    elements: int
-    first_index: int | None
-
-
-class VariantRuns(Document):
-    """One variant: the candidate's two sessions, what stayed untouched, then the incumbent's bits if they count.
-
-    `untouched` is None unless some output had poisoned elements in both polarities on the same inputs.
-    """
-
-    variant: Variant
-    first: tuple[CheckedRun, ...]
-    idle: tuple[Hex16, ...]
-    untouched: tuple[Untouched, ...] | None
-    other: tuple[CheckedRun, ...]
-    incumbent: tuple[tuple[Hex16, ...], ...] | None
+    variants: tuple[VariantRuns, ...]
 
 
 class DigestFacts(Facts):
-    """Bits of every variant."""
+    """Bits of every variant, in plain launches, in replays and beside a busy queue."""
 
-    variants: tuple[VariantRuns, ...]
+    variants: tuple[FullRuns, ...]
 
 
 class DigestSettings(Settings):
@@ -86,7 +40,7 @@ class DigestSettings(Settings):
     timeout_s: Annotated[int, Field(ge=1)] = 60
 
 
-def checks(subject: Subject) -> frozenset[str]:
+def first_checks(subject: Subject) -> frozenset[str]:
     """Required names: bits depend on inputs where there are any, and equal the incumbent's where the cohort says so."""
     names = set(_ALWAYS)
     if _has_inputs(subject):
@@ -94,6 +48,12 @@ def checks(subject: Subject) -> frozenset[str]:
     if _compares(subject):
         names.add("incumbent")
     return frozenset(names)
+
+
+def checks(subject: Subject) -> frozenset[str]:
+    """Required names of rule 2: graphs are asked for where the runtime has them."""
+    graphs = {"node_census", "replay"} if subject.domain.has_graphs else set()
+    return first_checks(subject) | {"contention"} | graphs
 
 
 def _has_inputs(subject: Subject) -> bool:
@@ -104,142 +64,124 @@ def _compares(subject: Subject) -> bool:
     return subject.role == "candidate" and subject.bits == "identical"
 
 
-def _outputs(subject: Subject) -> tuple[Argument, ...]:
-    """The outputs that are poisoned; an inout holds its input instead, which an element may rightly keep."""
-    return tuple(argument for argument in program.outputs(subject) if argument.kind == "output")
-
-
 # Judgement -----------------------------------------------------------------------------------------------------------
 
 
-def judge(subject: Subject, facts: DigestFacts, series: Series, settings: DigestSettings) -> Iterable[Check]:
+def first_judge(subject: Subject, facts: FirstFacts, series: Series, settings: DigestSettings) -> Iterable[Check]:
     """Every check of rule 1. Raises ValueError for facts that no measurement gives."""
-    yield _planned(subject, facts)
-    runs = [run for each in facts.variants for run in (*each.first, *each.other)]
-    damaged = [run.damage for run in runs if run.damage.bytes]
-    got = f"{damaged[0].bytes} bytes, the first at {damaged[0].first_offset}" if damaged else "0 bytes"
-    yield holds("zones", got, "no byte written outside the buffers", not damaged)
-    yield _inputs_unchanged(facts)
-    left = [entry for each in facts.variants for entry in _left(each)]
-    yield _unwritten(subject, facts, left)
-    yield from _same_bits(subject, facts, written=not left)
-    if _compares(subject):
-        yield _incumbent(facts)
+    planned = len(FIRST_ZONES) + len(OTHER_ZONES)
+    yield _planned(subject, facts.variants, planned, [checked.whole(subject, each) for each in facts.variants])
+    yield from _bits(subject, facts.variants)
 
 
-def _planned(subject: Subject, facts: DigestFacts) -> Check:
+def judge(subject: Subject, facts: DigestFacts, series: Series, settings: DigestSettings) -> Iterable[Check | Note]:
+    """Every check of rule 2: rule 1's, and those of replays and contention. Raises ValueError as rule 1 does."""
+    variants = facts.variants
+    planned = len(FIRST_ZONES) + len(OTHER_ZONES) + len(checked.crowds(subject))
+    planned += len(REPLAYS) if subject.domain.has_graphs else 0
+    yield _planned(subject, variants, planned, [_whole(subject, each) for each in variants])
+    yield from _bits(subject, variants)
+    yield _contention(subject, variants)
+    if subject.domain.has_graphs:
+        yield _node_census(subject, variants)
+        yield _replay(variants)
+    if checked.sets(subject) < 2:
+        says = "two sets do not fit the device's memory, so the route was never beside itself"
+        yield Note(name="contention", got="neutral work only", says=says)
+
+
+def _planned(subject: Subject, variants: Sequence[VariantRuns], planned: int, whole: Sequence[bool]) -> Check:
     """Whether every planned run is there, in order, with a figure for every argument."""
-    variants = tuple(each.variant for each in facts.variants)
-    whole = variants == subject.variants and bool(variants) and all(_whole(subject, each) for each in facts.variants)
-    count = sum(len(each.first) + len(each.other) for each in facts.variants)
-    planned = len(subject.variants) * (len(FIRST_ZONES) + len(OTHER_ZONES))
-    return holds("runs", f"{count} runs", f"{planned} runs as planned", whole or None)
+    named = tuple(each.variant for each in variants) == subject.variants and bool(variants)
+    count = sum(len(each.runs) for each in variants)
+    return holds("runs", f"{count} runs", f"{planned * len(subject.variants)} runs as planned", _sure(named, *whole))
 
 
-def _whole(subject: Subject, each: VariantRuns) -> bool:
-    counts = tuple(map(len, (program.outputs(subject), program.kept(subject), _outputs(subject))))
-    shape = all(
-        (len(run.outputs), len(run.kept_before), len(run.poisoned)) == counts
-        and len(run.later) == len(run.outputs)
-        and len(run.kept_after) == len(run.kept_before)
-        and min(run.poisoned, default=0) >= 0
-        and (run.damage.bytes == 0) == (run.damage.first_offset is None)
-        for run in (*each.first, *each.other)
-    )
-    planned = _as_planned(each.first, FIRST_ZONES) and _as_planned(each.other, OTHER_ZONES)
-    return shape and planned and len(each.idle) == counts[0] > 0
+def _whole(subject: Subject, each: FullRuns) -> bool:
+    parts = (checked.whole, checked.whole_replays, checked.whole_crowds)
+    return all(part(subject, each) for part in parts)
 
 
-def _as_planned(runs: Sequence[CheckedRun], plan: tuple[int, ...]) -> bool:
-    return [(run.inputs, run.complement) for run in runs] == [(inputs, i % 2 == 1) for i, inputs in enumerate(plan)]
+def _sure(*conditions: bool) -> bool | None:
+    return all(conditions) or None
 
 
-def _inputs_unchanged(facts: DigestFacts) -> Check:
-    """Inputs digest the same before and after every run, and in every run that reads the same inputs."""
-    changed = []
-    for each in facts.variants:
-        first: dict[int, tuple[str, ...]] = {}
-        for run in (*each.first, *each.other):
-            want = first.setdefault(run.inputs, run.kept_before)
-            if (run.kept_before, run.kept_after) != (want, want):
-                changed.append(each.variant)
-    return holds("inputs_unchanged", ", ".join(dict.fromkeys(changed)) or "all", "the same digests after", not changed)
+def _bits(subject: Subject, variants: Sequence[VariantRuns]) -> Iterator[Check]:
+    """The checks of both rules."""
+    yield checked.zones(variants)
+    yield checked.inputs_unchanged(variants)
+    yield checked.unwritten(subject, variants)
+    yield from _same_bits(subject, variants)
+    if _compares(subject):
+        yield checked.incumbent(variants)
 
 
-def _left(each: VariantRuns) -> list[Untouched]:
-    return [entry for entry in each.untouched or () if entry.elements]
+def _steady(variants: Sequence[VariantRuns]) -> str | None:
+    """Why bits cannot be compared any further, or None if repeats agree and all elements are written (R9.3)."""
+    if any(checked.left(each) for each in variants):
+        return "not compared: elements are unwritten"
+    return None if all(checked.repeats(each) for each in variants) else "nondeterministic"
 
 
-def _unwritten(subject: Subject, facts: DigestFacts, left: list[Untouched]) -> Check:
-    """Every element is written; raises ValueError where both polarities had poison and nobody looked closer."""
-    for each in facts.variants:
-        suspected = [(inputs, output.name) for inputs, output in _suspected(_outputs(subject), each.first)]
-        found = [(entry.inputs, entry.output) for entry in each.untouched or ()]
-        if found != suspected:
-            raise ValueError(f"untouched elements of {found} where {suspected} were in question")
-    shown = dict.fromkeys(f"{e.elements} elements of {e.output}, the first at {e.first_index}" for e in left)
-    return holds("unwritten", "; ".join(list(shown)[:2]) or "0 elements", "every element written", not left)
-
-
-def _suspected(outputs: Sequence[Argument], runs: Sequence[CheckedRun]) -> tuple[tuple[int, Argument], ...]:
-    """Outputs that had poisoned elements in both polarities, by the inputs of those runs."""
-    found = []
-    for inputs in sorted(set(FIRST_ZONES)):
-        for index, argument in enumerate(outputs):
-            sides = {run.complement for run in runs if run.inputs == inputs and run.poisoned[index]}
-            found += [(inputs, argument)] if len(sides) == 2 else []
-    return tuple(found)
-
-
-def _same_bits(subject: Subject, facts: DigestFacts, *, written: bool) -> Iterator[Check]:
+def _same_bits(subject: Subject, variants: Sequence[VariantRuns]) -> Iterator[Check]:
     """Repeats, later looks and other zones. Different repeats are unknown, never a pass (R9.3)."""
-    differ = [each.variant for each in facts.variants if not _repeats(each)]
-    steady = written and not differ
-    why = "not compared: elements are unwritten" if not written else "nondeterministic" if differ else "equal"
-    yield holds("repeats", _in(differ, "nondeterministic") if written else why, "equal bits", steady or None)
-    restless = [each.variant for each in facts.variants if not _stable(each)]
-    yield holds("stable", _in(restless, "changed"), "outputs as they were when the launch returned", not restless)
-    moved = [each.variant for each in facts.variants if each.other[0].outputs != each.first[0].outputs]
-    got = _in(moved, "differ") if steady else why
-    yield holds("zone_independent", got, "the same bits beside other zones", not moved if steady else None)
+    why = _steady(variants)
+    differ = [each.variant for each in variants if not checked.repeats(each)]
+    got = checked.within(differ, "nondeterministic") if why in {None, "nondeterministic"} else why
+    yield holds("repeats", got, "equal bits", _sure(why is None))
+    restless = [each.variant for each in variants if not checked.stable(each)]
+    wanted = "outputs as they were when the launch returned"
+    yield holds("stable", checked.within(restless, "changed"), wanted, not restless)
+    moved = [each.variant for each in variants if each.other[0].outputs != each.first[0].outputs]
+    yield _compared("zone_independent", why, moved, "the same bits beside other zones")
     if _has_inputs(subject):
-        bits = {run.outputs for each in facts.variants if each.variant == "ordinary" for run in each.first}
+        bits = {run.outputs for each in variants if each.variant == "ordinary" for run in each.first}
         yield holds(
             "input_dependent", f"{len(bits)} different", "other bits for other inputs", len(bits) > 1 if bits else None
         )
 
 
-def _in(variants: Sequence[str], what: str) -> str:
-    return f"{what} in {', '.join(variants)}" if variants else "equal"
+def _compared(name: str, why: str | None, differ: Sequence[str], want: str) -> Check:
+    """A comparison that says something only where bits are steady."""
+    return holds(name, why or checked.within(differ, "differ"), want, None if why else not differ)
 
 
-def _repeats(each: VariantRuns) -> bool:
-    """Whether all runs on the same inputs in the same session gave the same bits."""
-    return all(
-        len({run.outputs for run in runs if run.inputs == inputs}) == 1
-        for runs in (each.first, each.other)
-        for inputs in {run.inputs for run in runs}
+def _contention(subject: Subject, variants: Sequence[FullRuns]) -> Check:
+    """The same bits beside a queue that was busy throughout; if it never was, nothing is known."""
+    want = "the same bits beside a busy queue"
+    why = _steady(variants)
+    differ = [f"{each.variant} beside {crowd}" for each in variants for crowd in checked.disturbed(each)]
+    idle = [each.variant for each in variants if checked.idle_crowds(each)]
+    if why is None and not differ and (idle or not all(checked.whole_crowds(subject, each) for each in variants)):
+        return holds("contention", None, want, None)
+    return _compared("contention", why, list(dict.fromkeys(differ)), want)
+
+
+def _node_census(subject: Subject, variants: Sequence[FullRuns]) -> Check:
+    """The graph's nodes are the route's launches, and there are some."""
+    want = checked.nodes(subject)
+    found = [each.replayed.census for each in variants if each.replayed is not None]
+    wrong = next((census for census in found if census != want), want)
+    equal = all(census == want for census in found) and want.kernels + want.memsets > 0
+    got = _shown(wrong) if len(found) == len(variants) and found else None
+    return holds("node_census", got, f"{_shown(want)}, as launched", equal)
+
+
+def _shown(census: Census) -> str:
+    return f"{census.kernels} kernels, {census.memsets} memsets, {census.others} others"
+
+
+def _replay(variants: Sequence[FullRuns]) -> Check:
+    """Replays give the bits of plain launches; without any, nothing is known."""
+    want = "the bits of plain launches"
+    if not all(each.replayed is not None and each.replayed.runs for each in variants):
+        return holds("replay", None, want, None)
+    return _compared(
+        "replay", _steady(variants), [each.variant for each in variants if not checked.replays(each)], want
     )
 
 
-def _stable(each: VariantRuns) -> bool:
-    return all(run.later == run.outputs for run in (*each.first, *each.other)) and each.idle == each.first[-1].outputs
-
-
-def _incumbent(facts: DigestFacts) -> Check:
-    """The incumbent's bits on both inputs, variant by variant."""
-    differ, unknown = [], []
-    for each in facts.variants:
-        own = [next((run.outputs for run in each.first if run.inputs == i), None) for i in INCUMBENT]
-        if each.incumbent is None or len(each.incumbent) != len(INCUMBENT):
-            unknown.append(each.variant)
-        elif list(each.incumbent) != own:
-            differ.append(each.variant)
-    verdict = False if differ else None if unknown else True
-    return holds("incumbent", _in(differ, "differ") if verdict is not None else None, "the incumbent's bits", verdict)
-
-
-FIXES = {
+_FIRST_FIXES = {
     "runs": "screen again; the record of the runs is not whole",
     "zones": "stay inside the buffers: guard the tail, and check strides and grid",
     "inputs_unchanged": "write outputs and scratch only, and leave zero-at-load scratch as it was",
@@ -250,147 +192,46 @@ FIXES = {
     "input_dependent": "compute from the inputs of this launch; if no output can depend on them, declare no inputs",
     "incumbent": "keep the incumbent's order of operations, or let the cohort say `bits: own`",
 }
+FIXES = {
+    **_FIRST_FIXES,
+    "contention": "share nothing between launches but the arguments, and count on no multiprocessor being free",
+    "node_census": "report it: what was captured are not the route's launches",
+    "replay": "do in every launch what the first one does; count no launches and keep nothing between them",
+}
 
 
 class DigestGate(Gate[DigestFacts, DigestSettings]):
-    """Bits under poison, zones and repeats."""
+    """Bits under poison, zones, repeats, replays and contention."""
 
     id: ClassVar[str] = "digest"
     claim: ClassVar[str] = "Every element is written, and its bits depend on the inputs and on nothing else."
     runs_on: ClassVar[Literal["host", "device"]] = "device"
-    rules: ClassVar[tuple[Rule[DigestFacts, DigestSettings], ...]] = (
-        Rule(1, DigestFacts, DigestSettings, checks, judge, FIXES),
+    rules: ClassVar[tuple[Rule[FirstFacts, DigestSettings] | Rule[DigestFacts, DigestSettings], ...]] = (
+        Rule(1, FirstFacts, DigestSettings, first_checks, first_judge, _FIRST_FIXES),
+        Rule(2, DigestFacts, DigestSettings, checks, judge, FIXES),
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: DigestSettings) -> DigestFacts:
         """The candidate alone in two fresh workers, and only then the incumbent in a third (R9.2)."""
-        seed = bench.seed("digest")
-        found: dict[str, _Seen] = {}
+        seed, timeout_s = bench.seed("digest"), settings.timeout_s
         with bench.session(subject, "candidate") as session:
-            runner = _Runner(subject, session, seed, settings, zones=0)
-            for variant in subject.variants:
-                found[variant] = runner.look(variant)
+            runner = Runner(subject, session, seed, timeout_s, zones=0)
+            seen = {variant: runner.look(variant) for variant in subject.variants}
         with bench.session(subject, "candidate") as session:
-            runner = _Runner(subject, session, seed, settings, zones=1)
+            runner = Runner(subject, session, seed, timeout_s, zones=1)
             other = {variant: runner.runs(variant, OTHER_ZONES) for variant in subject.variants}
-        bits = _incumbent_bits(subject, bench, seed, settings) if _compares(subject) else {}
+        bits = _incumbent_bits(subject, bench, seed, timeout_s) if _compares(subject) else {}
         return DigestFacts(
             variants=tuple(
-                VariantRuns(
-                    variant=variant,
-                    first=found[variant].first,
-                    idle=found[variant].idle,
-                    untouched=found[variant].untouched,
-                    other=other[variant],
-                    incumbent=bits.get(variant),
-                )
+                FullRuns(variant=variant, **seen[variant]._asdict(), other=other[variant], incumbent=bits.get(variant))
                 for variant in subject.variants
             )
         )
 
 
-# Measurement ---------------------------------------------------------------------------------------------------------
-
-
 def _incumbent_bits(
-    subject: Subject, bench: Bench, seed: str, settings: DigestSettings
+    subject: Subject, bench: Bench, seed: str, timeout_s: float
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
     with bench.session(subject, "incumbent") as session:
-        runner = _Runner(subject, session, seed, settings, zones=0, arm="incumbent")
+        runner = Runner(subject, session, seed, timeout_s, zones=0, arm="incumbent")
         return {variant: tuple(run.outputs for run in runner.runs(variant, INCUMBENT)) for variant in subject.variants}
-
-
-class _Seen(NamedTuple):
-    first: tuple[CheckedRun, ...]
-    idle: tuple[str, ...]
-    untouched: tuple[Untouched, ...] | None
-
-
-class _Runner:
-    """Checked runs of one arm in one session, whose arena is laid out when this is made."""
-
-    def __init__(
-        self,
-        subject: Subject,
-        session: Session,
-        seed: str,
-        settings: DigestSettings,
-        *,
-        zones: int,
-        arm: ArmName = "candidate",
-    ) -> None:
-        self._subject, self._session, self._arm = subject, session, arm
-        self._seed, self._zones, self._timeout_s = seed, zones, settings.timeout_s
-        self._filled: tuple[Variant, int] | None = None
-        self._run([program.arena(subject, 1, split(seed, "zones", zones))])
-
-    def look(self, variant: Variant) -> _Seen:
-        """The runs of the first session, a later look at the last outputs, and a closer one where it is needed."""
-        first = self.runs(variant, FIRST_ZONES)
-        time.sleep(IDLE_S)
-        idle = program.only(self._run([_digest(program.outputs(self._subject))]), Digests)[0].values
-        suspected = _suspected(_outputs(self._subject), first)
-        found = tuple(self._untouched(variant, inputs, output) for inputs, output in suspected)
-        return _Seen(first, idle, found or None)
-
-    def runs(self, variant: Variant, plan: Sequence[int]) -> tuple[CheckedRun, ...]:
-        """One checked run for each entry of the plan; run i + 1 uses the complement of run i's poison."""
-        return tuple(self._checked(variant, number, inputs) for number, inputs in enumerate(plan))
-
-    def _untouched(self, variant: Variant, inputs: int, output: Argument) -> Untouched:
-        """Run in both polarities once more, and look at every element of an output."""
-        from qualify.comparison import untouched
-
-        seed = split(self._seed, "untouched")
-        read: list[bytes] = []
-        for complement in (False, True):
-            steps = self._prepared(variant, inputs, seed, complement=complement)
-            self._run([*steps, program.run(self._subject, self._arm), Read(buffer=f"{output.name}.0")])
-            read += self._session.taken()
-        plain, turned = (generate(recipe(output, variant, seed, complement=c), output.elements) for c in (False, True))
-        count, first = untouched(read[0], read[1], (plain, turned), output.dtype)
-        return Untouched(inputs=inputs, output=output.name, elements=count, first_index=first)
-
-    def _checked(self, variant: Variant, number: int, inputs: int) -> CheckedRun:
-        subject, complement = self._subject, number % 2 == 1
-        kept, outputs, plain = program.kept(subject), program.outputs(subject), _outputs(subject)
-        seed = split(self._seed, "poison", variant, self._zones, number // 2)
-        fills = program.poison(subject, seed, complement=complement)
-        poisons = {fill.buffer: fill.recipe for fill in fills if isinstance(fill.recipe, Poison)}
-        records = self._run(
-            [
-                *self._prepared(variant, inputs, seed, complement=complement),
-                _digest(kept),
-                program.run(subject, self._arm),
-                _digest(outputs),
-                _digest(kept),
-                Zones(),
-                *(Unwritten(buffer=name, poison=poisons[name]) for name in program.buffers(plain)),
-                Scrub(seed=split(seed, "after")),
-                _digest(outputs),
-            ]
-        )
-        before, found, after, later = (record.values for record in program.only(records, Digests))
-        return CheckedRun(
-            inputs=inputs,
-            complement=complement,
-            kept_before=before,
-            outputs=found,
-            kept_after=after,
-            damage=program.only(records, Damage)[0],
-            poisoned=tuple(record.elements for record in program.only(records, Equal)),
-            later=later,
-        )
-
-    def _prepared(self, variant: Variant, inputs: int, seed: str, *, complement: bool) -> tuple[Step, ...]:
-        """Shared memory scrubbed, outputs and scratch poisoned, inputs filled where the last run had others."""
-        again, self._filled = self._filled == (variant, inputs), (variant, inputs)
-        values = program.values(self._subject, variant, split(self._seed, "inputs", variant, inputs), again=again)
-        return (Scrub(seed=seed), *values, *program.poison(self._subject, seed, complement=complement))
-
-    def _run(self, steps: Sequence[Step]) -> Sequence[Record]:
-        return self._session.run(steps, self._timeout_s)
-
-
-def _digest(arguments: Sequence[Argument]) -> Digest:
-    return Digest(buffers=program.buffers(arguments))

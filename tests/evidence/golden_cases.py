@@ -137,6 +137,9 @@ def _digest(board: Bed) -> Iterator[Case]:
     yield "digest", "unwritten", lambda: case(script("tail", group=8), variants=("ordinary", "exceptional"))
     yield "digest", "nondeterministic", lambda: case(script("stateful", after=3), bits="own")
     yield "digest", "other-bits", lambda: case(script("copy"))
+    yield "digest", "replays-nothing", lambda: case(script(captured="idle"))
+    yield "digest", "captured-nothing", lambda: case(script(captured="nothing"))
+    yield "digest", "breaks-beside-itself", lambda: case(script("twin"))
 
 
 def _numeric(board: Bed) -> Iterator[Case]:

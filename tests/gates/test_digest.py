@@ -1,14 +1,28 @@
 """Gate digest: bits that depend on the inputs alone, and every trick beside them that must not pass."""
 
+import json
 from typing import Any
 
 import pytest
 
-from gates.digest import FIRST_ZONES, OTHER_ZONES, CheckedRun, DigestFacts, Untouched, VariantRuns
-from qualify.contract import Variant
-from qualify.steps import Damage
+from gates.digest import DigestFacts
+from qualify.checked import (
+    CROWD_TRIES,
+    FIRST_ZONES,
+    OTHER_ZONES,
+    REPLAYS,
+    CheckedRun,
+    CrowdedRun,
+    FullRuns,
+    ReplayedRuns,
+    Untouched,
+)
+from qualify.contract import Memset, Variant
+from qualify.domain import Domain
+from qualify.steps import Census, Damage
 from tests.gates.beds import Bed, opencl, script
-from tests.gates.build import VARIANTS, arguments, buffer, check, not_held, subject, verdict
+from tests.gates.beds import cuda as source
+from tests.gates.build import LIMITS, VARIANTS, arguments, arm, buffer, check, kernel, not_held, subject, verdict
 
 
 def digest(number: int) -> str:
@@ -31,7 +45,22 @@ def run(number: int, inputs: int, **changes: Any) -> CheckedRun:
     return CheckedRun(**{**fields, **changes})
 
 
-def runs(variant: Variant = "ordinary", **changes: Any) -> VariantRuns:
+def crowd(beside: Any, **changes: Any) -> CrowdedRun:
+    """A good run beside a busy queue."""
+    fields: dict[str, Any] = {"busy": True, "run": run(0, 0), "twin": (digest(1),) if beside == "itself" else None}
+    return CrowdedRun(beside=beside, **{**fields, **changes})
+
+
+ONE_KERNEL = Census(kernels=1, memsets=0, others=0)
+
+
+def replayed(changed: int = -1, census: Census = ONE_KERNEL, **changes: Any) -> ReplayedRuns:
+    """Good replays, one of them changed."""
+    found = (run(at, **{"inputs": i, **(changes if at == changed else {})}) for at, i in enumerate(REPLAYS))
+    return ReplayedRuns(census=census, runs=tuple(found))
+
+
+def runs(variant: Variant = "ordinary", **changes: Any) -> FullRuns:
     fields: dict[str, Any] = {
         "variant": variant,
         "first": tuple(run(number, inputs) for number, inputs in enumerate(FIRST_ZONES)),
@@ -39,8 +68,10 @@ def runs(variant: Variant = "ordinary", **changes: Any) -> VariantRuns:
         "untouched": None,
         "other": tuple(run(number, inputs) for number, inputs in enumerate(OTHER_ZONES)),
         "incumbent": ((digest(0),), (digest(1),)),
+        "replayed": replayed(),
+        "crowded": (crowd("work"), crowd("itself")),
     }
-    return VariantRuns(**{**fields, **changes})
+    return FullRuns(**{**fields, **changes})
 
 
 def with_run(number: int, **changes: Any) -> tuple[CheckedRun, ...]:
@@ -48,7 +79,7 @@ def with_run(number: int, **changes: Any) -> tuple[CheckedRun, ...]:
     return tuple(run(at, i, **(changes if at == number else {})) for at, i in enumerate(FIRST_ZONES))
 
 
-def judged(found: VariantRuns, **changes: Any) -> dict[str, bool | None]:
+def judged(found: FullRuns, **changes: Any) -> dict[str, bool | None]:
     return not_held(verdict("digest", subject(**changes), DigestFacts(variants=(found,))))
 
 
@@ -66,7 +97,7 @@ def test_bits_of_the_inputs_alone_pass() -> None:
         (runs(first=with_run(3, kept_before=(digest(7), digest(200)))), {"inputs_unchanged": False}),
         (
             runs(first=with_run(3, outputs=(digest(9),), later=(digest(9),))),
-            {"repeats": None, "zone_independent": None},
+            {"repeats": None, "zone_independent": None, "contention": None, "replay": None},
         ),
         (runs(first=with_run(3, later=(digest(9),))), {"stable": False}),
         (runs(idle=(digest(9),)), {"stable": False}),
@@ -84,19 +115,93 @@ def test_bits_of_the_inputs_alone_pass() -> None:
         (runs(variant="exceptional"), {"runs": None, "input_dependent": None}),
     ],
 )
-def test_the_nearest_bits_that_close(found: VariantRuns, closed: dict[str, bool | None]) -> None:
+def test_the_nearest_bits_that_close(found: FullRuns, closed: dict[str, bool | None]) -> None:
     assert judged(found) == closed
 
 
+OTHER_BITS: dict[str, Any] = {"outputs": (digest(9),), "later": (digest(9),)}
+QUIET = crowd("itself", busy=False)
+
+
+@pytest.mark.parametrize(
+    ("found", "closed"),
+    [
+        (runs(replayed=replayed(1, **OTHER_BITS)), {"replay": False}),
+        (runs(replayed=replayed(2, outputs=(digest(1),), later=(digest(1),))), {"replay": False}),
+        (runs(replayed=replayed(1, later=(digest(9),))), {"stable": False}),
+        (runs(replayed=replayed(1, damage=Damage(bytes=1, first_offset=0))), {"zones": False}),
+        (runs(replayed=replayed(1, kept_after=(digest(7), digest(201)))), {"inputs_unchanged": False}),
+        (runs(replayed=replayed(1, complement=False)), {"runs": None}),
+        (runs(replayed=replayed(census=Census(kernels=0, memsets=0, others=0))), {"node_census": False}),
+        (runs(replayed=replayed(census=Census(kernels=1, memsets=0, others=1))), {"node_census": False}),
+        (runs(replayed=replayed(census=Census(kernels=2, memsets=0, others=0))), {"node_census": False}),
+        (runs(replayed=replayed().model_copy(update={"runs": ()})), {"runs": None, "replay": None}),
+        (runs(replayed=None), {"runs": None, "node_census": None, "replay": None}),
+        (runs(crowded=(crowd("work", run=run(0, 0, **OTHER_BITS)), crowd("itself"))), {"contention": False}),
+        (runs(crowded=(crowd("work"), crowd("itself", twin=(digest(0),)))), {"contention": False}),
+        (runs(crowded=(crowd("work"), crowd("itself", twin=None))), {"runs": None, "contention": None}),
+        (runs(crowded=(crowd("work", busy=False), crowd("itself"))), {"contention": None}),
+        (runs(crowded=(crowd("work"),)), {"runs": None, "contention": None}),
+        (runs(crowded=()), {"runs": None, "contention": None}),
+        (runs(crowded=(crowd("work"), *[QUIET] * CROWD_TRIES)), {"contention": None}),
+        (runs(crowded=(crowd("work"), *[QUIET] * CROWD_TRIES, crowd("itself"))), {"runs": None, "contention": None}),
+        (runs(crowded=(crowd("work"), crowd("itself"), crowd("itself"))), {"runs": None, "contention": None}),
+        (
+            runs(crowded=(crowd("work"), crowd("itself", busy=False, run=run(0, 0, **OTHER_BITS)), crowd("itself"))),
+            {"contention": False},
+        ),
+    ],
+)
+def test_the_nearest_replays_and_crowds_that_close(found: FullRuns, closed: dict[str, bool | None]) -> None:
+    assert judged(found) == closed
+
+
+def test_a_queue_that_was_busy_at_the_last_try_is_enough() -> None:
+    assert not judged(runs(crowded=(crowd("work"), *[QUIET] * (CROWD_TRIES - 1), crowd("itself"))))
+
+
+def test_a_census_counts_memsets_but_not_of_nothing() -> None:
+    launches = (kernel(), Memset(memset="y"), Memset(memset="empty"))
+    passed = (*arguments(), buffer("empty", "scratch", 0))
+    closed = {1: {}, 2: {"node_census": False}, 0: {"node_census": False}}
+    for memsets, want in closed.items():
+        found = runs(replayed=replayed(census=Census(kernels=1, memsets=memsets, others=0)))
+        assert judged(found, arguments=passed, candidate=arm("wide", *launches)) == want
+
+
+def test_graphs_are_asked_for_where_the_runtime_has_them() -> None:
+    domain = Domain(toolkit="pocl-3.0", arch="virtual")
+    assert not judged(runs(replayed=None), domain=domain)
+    assert judged(runs(), domain=domain) == {"runs": None}
+
+
+def test_a_route_is_beside_itself_where_two_sets_fit() -> None:
+    large = tuple(buffer(argument.name, argument.kind, 1 << 20) for argument in arguments() if argument.is_buffer)
+    limits = LIMITS.model_copy(update={"memory_bytes": 20 << 20})
+    alone = runs(crowded=(crowd("work"),))
+    assert judged(alone, limits=limits, arguments=large) == {}
+    assert judged(runs(), limits=limits, arguments=large) == {"runs": None, "contention": None}
+    (note,) = verdict("digest", subject(limits=limits, arguments=large), DigestFacts(variants=(alone,))).notes
+    assert note.got == "neutral work only"
+
+
 def test_outputs_that_ignore_their_inputs_close() -> None:
-    same = {"outputs": (digest(0),), "later": (digest(0),)}
+    same: dict[str, Any] = {"outputs": (digest(0),), "later": (digest(0),)}
     first = tuple(run(number, inputs, **same) for number, inputs in enumerate(FIRST_ZONES))
     still: dict[str, Any] = {"idle": (digest(0),), "incumbent": ((digest(0),), (digest(0),))}
-    assert judged(runs(first=first, **still)) == {"input_dependent": False}
+    crowds = (crowd("work"), crowd("itself", twin=(digest(0),)))
+    found = runs(first=first, crowded=crowds, replayed=replayed(1, **same), **still)
+    assert judged(found) == {"input_dependent": False}
     no_inputs = tuple(a for a in arguments() if a.kind != "input")
     kept: dict[str, Any] = {"kept_before": (), "kept_after": ()}
-    iota = tuple(run(number, inputs, **same, **kept) for number, inputs in enumerate(FIRST_ZONES))
-    found = runs(first=iota, other=tuple(run(i, 0, **kept) for i in (0, 1)), **still)
+    first, replays = (
+        tuple(run(number, inputs, **same, **kept) for number, inputs in enumerate(plan))
+        for plan in (FIRST_ZONES, REPLAYS)
+    )
+    beside = tuple(crowd(b, run=run(0, 0, **kept), twin=t) for b, t in (("work", None), ("itself", (digest(0),))))
+    again = ReplayedRuns(census=ONE_KERNEL, runs=replays)
+    other = tuple(run(i, 0, **kept) for i in (0, 1))
+    found = runs(first=first, other=other, replayed=again, crowded=beside, **still)
     assert not judged(found, arguments=no_inputs)
 
 
@@ -135,6 +240,8 @@ def test_only_identical_candidates_are_compared_with_the_incumbent() -> None:
 # Through measuring workers -------------------------------------------------------------------------------------------
 
 Closed = dict[str, bool | None]
+#: Launches of one session before the first replay: what counts them can be right in all of these.
+EAGER = len(FIRST_ZONES)
 
 
 def test_an_honest_kernel_passes_in_every_variant_with_the_incumbents_bits(simulated: Bed, pocl: Bed) -> None:
@@ -149,11 +256,37 @@ def test_an_honest_kernel_passes_in_every_variant_with_the_incumbents_bits(simul
         (script("stateful", after=3), {"repeats": None}),
         (script("input_changer"), {"inputs_unchanged": False}),
         (script("memo_by_pointer"), {"input_dependent": False}),
+        (script("crowded"), {"contention": False, "repeats": True, "replay": True}),
+        (script("twin"), {"contention": False, "repeats": True, "replay": True}),
+        (script(captured="nothing"), {"node_census": False, "replay": False, "repeats": True}),
+        (script(captured="elsewhere"), {"node_census": False, "replay": False, "repeats": True}),
+        (script(captured="idle"), {"node_census": True, "replay": False, "repeats": True}),
+        (script(captured="answer"), {"node_census": True, "replay": False, "repeats": True}),
+        (script("stateful", after=EAGER), {"replay": False, "contention": False, "repeats": True}),
     ],
 )
 def test_scripted_tricks(simulated: Bed, text: bytes, closed: Closed) -> None:
     found = not_held(simulated.judge("digest", simulated.subject(text, bits="own")).verdict)
     assert {name: found.get(name, True) for name in closed} == closed
+
+
+def test_shared_memory_holds_another_pattern_in_every_run(simulated: Bed) -> None:
+    """Bits of a kernel that reads it differ from run to run, in both polarities of one poison too."""
+    facts = simulated.judge("digest", simulated.subject(script("reads_shared"))).measurement.facts
+    (found,) = DigestFacts.model_validate_json(json.dumps(facts)).variants
+    assert len({run.outputs for run in found.runs}) == len(found.runs)
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_does_nothing_in_replays_is_caught_on_a_board(cuda: Bed) -> None:
+    counts = (
+        "__shared__ int now; if (threadIdx.x == 0) now = atomicAdd(&launches, 1) / gridDim.x; __syncthreads(); "
+        f"if (now < {EAGER} && i < n) y[i] = a[i] + b[i];"
+    )
+    text = b"__device__ int launches;\n" + source(counts)
+    assert cuda.judge("digest", cuda.subject(source())).verdict.outcome == "pass"
+    found = not_held(cuda.judge("digest", cuda.subject(text, bits="own")).verdict)
+    assert found == {"replay": False, "contention": False}
 
 
 def test_a_lost_incumbent_is_not_the_candidates_fault(simulated: Bed) -> None:
