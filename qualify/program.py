@@ -15,7 +15,7 @@ from qualify.contract import Argument, Arm, Variant
 from qualify.fill import recipe
 from qualify.passing import pointers, scalar_bytes, struct_bytes
 from qualify.seeds import permutation, split
-from qualify.steps import Arena, ArmName, Fill, Patch, Record, Run, Segment, Slot, Stage, Step
+from qualify.steps import MAX_HELD_CALLS, Arena, ArmName, Fill, Patch, Record, Run, Segment, Slot, Stage, Step
 from qualify.subject import Subject
 
 #: A reading shorter than this is mostly the clock's (R10.1).
@@ -153,6 +153,16 @@ def memory_budget(subject: Subject, flush: int) -> int | None:
     return None if memory is None else memory - flush
 
 
+def as_graphs(subject: Subject, pace: Pace) -> bool:
+    """Whether each unit of both arms is one replay of a graph (R10.1), so that the host sets no pace (docs/adr).
+
+    It is where a unit is several passes, and where a queue does not take all calls of one arm's segment at once.
+    """
+    launches = max(len(arm_of(subject, arm).launches) for arm in window_arms(candidate_first=False))
+    calls = pace.sets * (launches + 1)  # With an event after every pass, which a warm-up has.
+    return subject.domain.has_graphs and (pace.passes > 1 or calls > MAX_HELD_CALLS)
+
+
 def segment(subject: Subject, arm: ArmName, seed: str, pace: Pace) -> Segment:
     """One timed segment; it draws its own secret order of all sets, the lead-in's first (R10.3, R10.4)."""
     order = permutation(seed, pace.sets)
@@ -164,6 +174,7 @@ def segment(subject: Subject, arm: ArmName, seed: str, pace: Pace) -> Segment:
         lead_in=order[:half],
         timed=order[half:],
         passes=pace.passes,
+        graph=as_graphs(subject, pace),
         poisoned=tuple((argument.name, argument.dtype) for argument in poisoned(subject)),
         digested=tuple(argument.name for argument in outputs(subject)),
         seed=split(seed, "poison"),

@@ -16,6 +16,8 @@ from qualify.domain import Board
 from qualify.model import Document, Hex16, Hex64, Json, Name
 
 ArmName = Literal["candidate", "incumbent"]
+#: A queue takes about a thousand calls before it makes the host wait; more than this are not held back together.
+MAX_HELD_CALLS = 256
 
 
 class Load(Document):
@@ -130,8 +132,9 @@ class Run(Document):
 class Segment(Document):
     """One timed segment in the order of R10.3, steps 1 to 10; stamps and digests come back.
 
-    `lead_in` and `timed` name one set a pass; `passes` of them make one unit. `poisoned` lists (argument, dtype) of
-    outputs and scratch; each of its buffers in every named set is poisoned under `seed`.
+    `lead_in` and `timed` name one set a pass; `passes` of them make one unit, with `graph` one replay of a graph of
+    them. `poisoned` lists (argument, dtype) of outputs and scratch; each of its buffers in every named set is poisoned
+    under `seed`.
     """
 
     do: Literal["segment"] = "segment"
@@ -141,6 +144,7 @@ class Segment(Document):
     lead_in: tuple[int, ...]
     timed: tuple[int, ...]
     passes: Annotated[int, Field(ge=1)] = 1
+    graph: bool = False
     poisoned: tuple[tuple[Name, Name], ...]
     digested: tuple[Name, ...]
     seed: Hex16

@@ -6,7 +6,7 @@ from qualify import program, readings
 from qualify.contract import Argument, Timing
 from qualify.program import Pace
 from qualify.steps import Poison, Zeros
-from tests.gates.build import LIMITS, arguments, buffer, subject
+from tests.gates.build import LIMITS, arguments, arm, buffer, kernel, subject
 from tests.gates.trials import Session
 
 
@@ -67,6 +67,30 @@ def test_what_is_kept_what_is_filled_and_what_is_poisoned() -> None:
     poisons = [fill.recipe for fill in program.poison(about, "ab" * 8, complement=True)]
     assert [type(each) for each in poisons] == [Poison, Poison]
     assert all(isinstance(each, Poison) and each.complement for each in poisons)
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "passes", "launches", "graph"),
+    [
+        ("cuda-13.2", 1, (1, 1), False),
+        ("cuda-13.2", 2, (1, 1), True),
+        ("cuda-13.2", 1, (5, 5), False),
+        ("cuda-13.2", 1, (6, 1), True),
+        ("cuda-13.2", 1, (1, 6), True),
+        ("pocl-3.0", 2, (6, 6), False),
+    ],
+)
+def test_units_of_both_arms_are_graphs_where_a_queue_would_not_hold_either(
+    toolkit: str, passes: int, launches: tuple[int, int], graph: bool
+) -> None:
+    """40 sets: 5 launches and an event each are 240 calls, 6 are 280 of the 256 that are held."""
+    arms = {
+        name: arm(name, *[kernel()] * count) for name, count in zip(("candidate", "incumbent"), launches, strict=True)
+    }
+    about, pace = subject(toolkit, **arms), Pace(passes, 20, 0)
+    for which in ("candidate", "incumbent"):
+        assert program.segment(about, which, "ab" * 8, pace).graph is graph
+        assert program.warm_up(about, which, "ab" * 8, pace).graph is graph
 
 
 def test_segments_use_every_set_once_in_another_secret_order_each() -> None:

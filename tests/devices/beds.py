@@ -81,6 +81,7 @@ def segment(
     timed: Sequence[int],
     *,
     passes: int = 1,
+    graph: bool = False,
     launches: tuple[Launch, ...] = (launch("add"),),
     flush_bytes: int = 1 << 20,
 ) -> Segment:
@@ -91,6 +92,7 @@ def segment(
         lead_in=tuple(lead_in),
         timed=tuple(timed),
         passes=passes,
+        graph=graph,
         poisoned=(("y", "float32"),),
         digested=("y",),
         seed="5" * 16,

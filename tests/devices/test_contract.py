@@ -236,6 +236,19 @@ def test_a_segment_stamps_every_unit_and_digests_every_set(session: MeasuringSes
     assert stamps.host_bound is False  # Reading the neutral memory gives the host the time that it needs.
 
 
+def test_a_unit_is_one_graph_where_there_are_graphs(session: MeasuringSession, rig: Rig) -> None:
+    """Twelve passes a unit: the same bits as in a row, and nothing of it paced by the host."""
+    step = segment((3, 0, 5, 1), (2, 6, 4, 7), passes=2, launches=(launch("add"),) * 6)
+    row = timed(session, step)
+    if not rig.domain.has_graphs:
+        assert "this device has no graphs" in refusal(session, step.model_copy(update={"graph": True}))
+        return
+    graphs = timed(session, step.model_copy(update={"graph": True}))
+    assert graphs.digests == row.digests
+    assert len(graphs.unit_end_ns) == 2
+    assert graphs.host_bound is False
+
+
 def test_a_segment_poisons_every_output_of_every_set_first(session: MeasuringSession) -> None:
     """Launches that leave the tail: with the answers of earlier launches still there, the digests would be right."""
     do(session, *(run("add", number) for number in range(4)))

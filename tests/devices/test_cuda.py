@@ -81,7 +81,7 @@ def test_launches(trial: Trial, what: str) -> None:
 def test_passes_that_launch_nothing_have_no_time(rig: Rig) -> None:
     empty = Argument(name="none", kind="output", dtype="float32", shape=(0,))
     with bed(rig, layout((empty,), 2), sets=0) as session:
-        step = segment((), (0, 1), passes=2, launches=(Memset(memset="none"),))
+        step = segment((), (0, 1), passes=2, graph=True, launches=(Memset(memset="none"),))
         slot = step.slots[0].model_copy(update={"argument": "none", "buffer": "none"})
         step = step.model_copy(update={"slots": (slot,), "poisoned": (), "digested": ()})
         assert "passes that launch nothing have no time" in refusal(session, step)

@@ -9,13 +9,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from qualify import nvml
+from gates.trial import WatchedFacts
+from qualify import nvml, program
 from qualify.bench import Rig
+from qualify.model import canonical_bytes
 from qualify.paired import REJECTING
 from qualify.sessions import MeasuringSession
+from qualify.steps import MAX_HELD_CALLS
 from qualify.telemetry import Watched
 from tests.gates.beds import bed, cuda
-from tests.gates.build import check
+from tests.gates.build import check, kernel
 from tests.rigs import CUDA, HONEST, Trial
 
 pytestmark = pytest.mark.gpu
@@ -102,6 +105,18 @@ def test_windows_beside_a_stranger_are_rejected_and_decide_nothing() -> None:
         return
     assert check(found.verdict, "windows").holds is None
     assert notes["rejected"] == ("3 windows", "foreign-process")
+
+
+def test_many_short_launches_of_a_pass_are_paced_by_no_host() -> None:
+    """Thirty launches a pass are more than a stream holds; a unit is one graph of them, and no window is host-bound."""
+    with bed("cuda") as made:
+        about = made.subject(cuda(), n=1000, launches=(kernel(),) * 30)
+        found = made.judge("trial", about)
+    facts = WatchedFacts.parse(canonical_bytes(found.measurement.facts))
+    assert facts.pace is not None
+    assert program.as_graphs(about, facts.pace.pace)
+    assert facts.pace.pace.sets * 30 > MAX_HELD_CALLS
+    assert set(found.values("host_bound")) == {0}
 
 
 def test_what_times_of_the_board_depend_on_is_told_once(rig: Rig) -> None:

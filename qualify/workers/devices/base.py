@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from blake3 import blake3
 
@@ -56,8 +57,6 @@ from qualify.steps import (
 Bound = Placement | bytes
 #: For so long a second queue has work ahead, so that it is busy until more comes.
 BUSY_NS = 10_000_000
-#: A stream takes about a thousand calls before it makes the host wait; beyond this many it is not held back.
-MAX_HELD_CALLS = 256
 #: The seed of the values that a canary makes on the device and compares with their definition.
 CANARY_SEED = "c0ffee5eed00cafe"
 
@@ -75,6 +74,9 @@ class Device(ABC):
 
     Public methods check what is the same for every device, then call the one with an underscore.
     """
+
+    #: Whether launches can be captured once and replayed, as `Domain.has_graphs` says of its runtime.
+    has_graphs: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._places: dict[str, Placement] = {}
@@ -149,6 +151,8 @@ class Device(ABC):
         sets = (*step.lead_in, *step.timed)
         if len(set(sets)) != len(sets):
             raise StepRefused("a set is used twice in one segment")
+        if step.graph and not self.has_graphs:
+            raise StepRefused("this device has no graphs")
         if not step.timed or len(step.timed) % step.passes or len(step.lead_in) % step.passes:
             raise StepRefused(f"{len(step.lead_in)} and {len(step.timed)} passes are no whole units of {step.passes}")
         for argument, dtype in step.poisoned:

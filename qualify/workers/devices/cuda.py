@@ -19,6 +19,7 @@ from qualify.domain import Board
 from qualify.errors import RigError
 from qualify.model import Json
 from qualify.steps import (
+    MAX_HELD_CALLS,
     Answer,
     ArmName,
     Capture,
@@ -35,7 +36,7 @@ from qualify.steps import (
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import MAX_HELD_CALLS, Bound, Device, StepRefused, poison_of, rows
+from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_contention import Contention
 from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare, reached
@@ -48,6 +49,8 @@ _Launching = Run | Segment | Stage | Capture | Contend
 
 class CudaDevice(Device):
     """The board that CUDA_VISIBLE_DEVICES leaves, in its primary context."""
+
+    has_graphs = True
 
     def __init__(self, harness: bytes | None) -> None:
         super().__init__()
@@ -131,7 +134,8 @@ class CudaDevice(Device):
             lead_in = self._unit_calls(step, step.lead_in)
             timed = self._unit_calls(step, step.timed)
             self._before(step)  # Last, so that the host has little left to do while the board reads neutral memory.
-            calls = (len(lead_in) + len(timed)) * (len(step.launches) if step.passes == 1 else 1) + len(timed)
+            each = 1 if step.graph else step.passes * len(step.launches)
+            calls = (len(lead_in) + len(timed)) * each + len(timed)
             start, ends, host_bound = self._clocked(lead_in, timed, hold=calls <= MAX_HELD_CALLS)
         except DriverError as error:
             raise StepRefused(f"{error}") from error
@@ -204,11 +208,9 @@ class CudaDevice(Device):
         return list(itertools.pairwise(at))
 
     def _unit_calls(self, step: Segment, sets: Sequence[int]) -> list[Callable[[], None]]:
-        """What enqueues each unit: its prepared launches in a row, or one graph of `passes` passes."""
+        """What enqueues each unit: its prepared launches in a row, or one graph of them all."""
         units = [sets[at : at + step.passes] for at in range(0, len(sets), step.passes)]
-        if step.passes == 1:
-            return [self._row(step, unit) for unit in units]
-        return [self._graph(step, unit) for unit in units]
+        return [self._graph(step, unit) if step.graph else self._row(step, unit) for unit in units]
 
     def _row(self, step: _Launching, sets: Sequence[int], stream: Any = None) -> Callable[[], None]:
         to = self._stream if stream is None else stream
@@ -249,9 +251,19 @@ class CudaDevice(Device):
         """One executable graph of the passes, captured from the stream, uploaded before anything is timed."""
         graph = capture(self._row(step, sets), self._stream)
         self._graphs.append(graph)
-        if not graph.census.kernels + graph.census.memsets:
+        nodes, wanted = graph.census.kernels + graph.census.memsets, sum(self._nodes(step, number) for number in sets)
+        if not nodes:
             raise StepRefused("passes that launch nothing have no time")
+        if graph.census.others or nodes != wanted:
+            raise StepRefused(f"{wanted} launches were captured as {graph.census}")
         return graph.replay
+
+    def _nodes(self, step: Segment | Stage, number: int) -> int:
+        """The nodes that a pass has: every launch but memsets of nothing."""
+        return sum(
+            isinstance(launch, Kernel) or bool(self._memset_place(launch, step.slots, number).size_bytes)
+            for launch in step.launches
+        )
 
     def _clocked(
         self, lead_in: Sequence[Callable[[], None]], timed: Sequence[Callable[[], None]], *, hold: bool

@@ -8,7 +8,8 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from qualify.workers.devices.base import MAX_HELD_CALLS, backlog
+from qualify.steps import MAX_HELD_CALLS
+from qualify.workers.devices.base import backlog
 from qualify.workers.devices.cuda_driver import call, reached
 from qualify.workers.devices.cuda_harness import CudaHarness
 

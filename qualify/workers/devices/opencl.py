@@ -17,6 +17,7 @@ from qualify.contract import Kernel, Launch, Memset
 from qualify.domain import Board
 from qualify.errors import RigError
 from qualify.steps import (
+    MAX_HELD_CALLS,
     Answer,
     ArmName,
     Contend,
@@ -35,7 +36,7 @@ from qualify.steps import (
     Values,
 )
 from qualify.workers import pocl
-from qualify.workers.devices.base import MAX_HELD_CALLS, Bound, Device, StepRefused, backlog, poison_of, rows
+from qualify.workers.devices.base import Bound, Device, StepRefused, backlog, poison_of, rows
 from qualify.workers.devices.opencl_harness import Harness, Memory, rigged
 
 _BUSY_BYTES = 8 << 20  # What neutral work of a second queue reads in one go: some tenths of a millisecond.

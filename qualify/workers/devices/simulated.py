@@ -74,6 +74,8 @@ class _Node(NamedTuple):
 class SimulatedDevice(Device):
     """A device that obeys scripts. Its verdicts prove nothing about any board."""
 
+    has_graphs = True
+
     def __init__(self) -> None:
         super().__init__()
         self._memory: Memory = np.zeros(0, dtype=np.uint8)
