@@ -18,7 +18,7 @@ from qualify.contract import Argument, Kernel, Launch, Memset
 from qualify.fill import generate
 from qualify.fnv import fnv1a64
 from qualify.gate import Loss, WorkerLost
-from qualify.steps import Census, Contend, Contended, Digest, Digests, Fill, Poison
+from qualify.steps import Census, Contend, Contended, Digest, Digests, Fill, Poison, Scrub
 from tests.devices.beds import arena, bed, do, read, refusal, segment
 from tests.rigs import CUDA, HONEST, LAUNCH, SEED, Trial, sums
 
@@ -85,6 +85,25 @@ def test_passes_that_launch_nothing_have_no_time(rig: Rig) -> None:
         slot = step.slots[0].model_copy(update={"argument": "none", "buffer": "none"})
         step = step.model_copy(update={"slots": (slot,), "poisoned": (), "digested": ()})
         assert "passes that launch nothing have no time" in refusal(session, step)
+
+
+def test_a_scrub_reaches_all_shared_memory_of_every_multiprocessor(rig: Rig, trial: Trial) -> None:
+    """A block of all shared memory on each of them finds the same pattern, and another one after another seed."""
+    size, units = rig.limits.shared_bytes, rig.limits.compute_units
+    assert size is not None
+    assert units is not None
+    found = f"for (int w = 0; w < {size // 4}; w++) sum = sum * 31 + all[w]; ((unsigned *)y)[blockIdx.x] = sum;"
+    text = source(f"extern __shared__ unsigned all[]; unsigned sum = 0; {found}")
+    about = trial.subject(text, launches=(launch(grid=(units, 1, 1), block=(1, 1, 1), shared_bytes=size),))
+    seen = []
+    with rig.bench(about, {}).session(about, "candidate") as session:
+        do(session, program.arena(about, 1, SEED))
+        for seed in ("1" * 16, "2" * 16):
+            do(session, Scrub(seed=seed), program.run(about, "candidate"))
+            (data,) = read(session, "y.0")
+            assert len({data[at : at + 4] for at in range(0, 4 * units, 4)}) == 1
+            seen.append(data[:4])
+    assert seen[0] != seen[1]
 
 
 # Graphs and a second stream ------------------------------------------------------------------------------------------

@@ -112,8 +112,7 @@ class CudaDevice(Device):
         self._harness.wait()
 
     def _scrub(self, seed: str) -> None:
-        self._harness.scrub(seed)
-        self._harness.wait()
+        self._harness.scrub_all(seed)
 
     def _run(self, step: Run) -> None:
         for launch in step.launches:

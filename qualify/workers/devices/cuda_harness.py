@@ -38,6 +38,8 @@ FNV_TILE_BYTES = 1 << 16
 FNV_THREADS = 512
 FNV_SHARED_BYTES = FNV_THREADS * 33 * 4  # A row of 32 words a thread, and one of padding.
 THREADS = 256
+MOST_UNITS = 1024  # Numbers of multiprocessors are far below.
+SCRUBS = 20  # A multiprocessor that no block comes to in so many launches does not run.
 MAX_GRID_Y = 65_535
 TABLE_BYTES = 1 << 16  # Of the list of a segment's outputs, to begin with.
 _NEVER = (1 << 64) - 1  # atomicMin starts from here.
@@ -60,6 +62,7 @@ class CudaHarness:
         self.units = attribute(self.device, "MULTIPROCESSOR_COUNT") or 1
         self._shared = attribute(self.device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") or 0
         self._neutral: tuple[int, int] | None = None
+        self._reached: int | None = None
         self._table: tuple[int, int] | None = None
         try:
             self._module, self._functions = load(code, {symbol: symbol for symbol in HARNESS_SYMBOLS})
@@ -190,9 +193,34 @@ class CudaHarness:
             call(driver.cuMemFree, table)
 
     def scrub(self, seed: str) -> None:
-        """Overwrite shared memory: one block a multiprocessor with all that a block can have. Enqueued."""
-        kernel = Kernel(symbol="qualify_scrub", grid=(self.units, 1, 1), block=(1024, 1, 1), shared_bytes=self._shared)
-        self.launch(kernel, (int(seed, 16), 8), (self._shared // 4, 4), (0, 8))
+        """Overwrite shared memory: one block a multiprocessor with all that a block can have. Enqueued.
+
+        The carve-out is the greatest, so that what a launch finds there was written under its own division.
+        """
+        shape: dict[str, Any] = {"grid": (self.units, 1, 1), "block": (1024, 1, 1), "carve_out_percent": 100}
+        kernel = Kernel(symbol="qualify_scrub", shared_bytes=self._shared, **shape)
+        self.launch(kernel, (int(seed, 16), 8), (self._shared // 4, 4), (self._units_seen(), 8), (MOST_UNITS, 4))
+
+    def scrub_all(self, seed: str) -> None:
+        """Overwrite shared memory of every multiprocessor, and wait. Raises RigError unless each was reached."""
+        call(driver.cuMemsetD32Async, self._units_seen(), 0, MOST_UNITS, self.stream)
+        reached = 0
+        for _ in range(SCRUBS):
+            self.scrub(seed)
+            self.wait()
+            reached = self.download(self._units_seen(), 4 * MOST_UNITS)[::4].count(1)
+            if reached >= self.units:
+                return
+        raise RigError(
+            f"expected the shared memory of {self.units} multiprocessors to be overwritten, got {reached}",
+            fix="leave the board to this run alone",
+        )
+
+    def _units_seen(self) -> int:
+        """One word for each multiprocessor that a scrub can reach."""
+        if self._reached is None:
+            self._reached = int(call(driver.cuMemAlloc, 4 * MOST_UNITS))
+        return self._reached
 
     def flush(self, size_bytes: int) -> None:
         """Read so much neutral memory, allocated once. Enqueued."""
