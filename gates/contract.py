@@ -22,7 +22,10 @@ SURE_MEMORY_BYTES = 128 << 20
 #: CUDA boards from sm_75 on have 2 GiB and more, so that a target's host gates can judge most cells without its board.
 SURE_CUDA_MEMORY_BYTES = 1 << 30
 #: Kinds beyond buffers and scalars, by the runtimes that have them; a check asks where a contract has such a kind.
-HELD_KINDS: Mapping[str, frozenset[str]] = {"cuda": frozenset({"struct"}), "opencl": frozenset({"struct"})}
+HELD_KINDS: Mapping[str, frozenset[str]] = {
+    "cuda": frozenset({"struct", "pointers"}),
+    "opencl": frozenset({"struct"}),
+}
 
 CHECKS = frozenset(
     {
@@ -62,7 +65,7 @@ def checks(subject: Subject) -> frozenset[str]:
 
 
 def _holding(subject: Subject) -> list[Argument]:
-    return [a for a in subject.arguments if a.kind == "struct" or a.holds is not None]
+    return [a for a in subject.arguments if a.kind in HELD_KINDS["cuda"] or a.holds is not None]
 
 
 def judge(subject: Subject, facts: ContractFacts, series: Series, settings: ContractSettings) -> Iterable[Check]:
@@ -99,7 +102,7 @@ def _held(subject: Subject) -> Iterator[Check]:
         missing += [f"{a.name}: the address of {each.to}" for a in _holding(subject) for each in pointers(a)]
     yield _none_of("kinds", missing, "kinds of arguments that the runtime has")
     wrong = [text for a in _holding(subject) for text in faults(a, subject.arguments)]
-    yield _none_of("held", wrong, "members in their place, and addresses of buffers")
+    yield _none_of("held", wrong, "members in their place, and addresses inside buffers")
 
 
 def _output_elements(subject: Subject) -> int:
@@ -212,7 +215,7 @@ def _within(name: str, found: list[Finding]) -> Check:
 
 FIXES = {
     "kinds": "pass it as buffers and scalars on this runtime, or state a frontend for the route that has it",
-    "held": "lay the members out as the compiler does, and let them point to buffers of the contract",
+    "held": "lay the members out as the compiler does, and let addresses lead into buffers of the contract",
     "composed": "mend what the message names in the route's fragments, options or defines",
     "incumbent": "mend the plain route first; nothing is compared with a route that cannot be composed",
     "dtypes": "use one of the element types that docs/gates.md lists",

@@ -16,9 +16,9 @@ from pydantic import Field, StringConstraints, model_validator
 from qualify.domain import Runtime
 from qualify.model import Document, Hex64, Name, Ratio, Segment, absent
 
-ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct"]
+ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct", "pointers"]
 #: Kinds that no runtime implements yet; refused by name.
-LATER_KINDS = ("pointers", "tensormap", "constant")
+LATER_KINDS = ("tensormap", "constant")
 #: Kinds whose bytes are the parameter itself; all others are buffers.
 BY_VALUE = frozenset({"scalar", "struct"})
 ScratchInit = Literal["poison", "zero-by-route", "zero-at-load"]
@@ -78,11 +78,20 @@ class Struct(Document):
     members: tuple[ScalarMember | PointerMember, ...]
 
 
+class PointerTable(Document):
+    """What a buffer of addresses holds: of each buffer of `to` in turn, `count` addresses `step_bytes` apart."""
+
+    to: Annotated[tuple[Name, ...], Field(min_length=1)]
+    count: Annotated[int, Field(ge=1)] = 1
+    step_bytes: Annotated[int, Field(ge=0)] = 0
+
+
 class Argument(Document):
     """One argument of the ABI, in order. `shape` is in elements, `align` in bytes; a scalar has a `value`.
 
-    A struct is a parameter of `shape` bytes, which `holds` describes. Fields that an argument of an older kind does
-    not have are left out of its bytes, so that what was frozen without them is spelled as it was.
+    A struct is a parameter of `shape` bytes, pointers are a buffer of addresses; `holds` describes both. Fields that
+    an argument of an older kind does not have are left out of its bytes, so that what was frozen without them is
+    spelled as it was.
     """
 
     name: Name
@@ -93,7 +102,7 @@ class Argument(Document):
     fill: Fill | None = None
     value: Ratio | None = None
     init: ScratchInit | None = None
-    holds: Annotated[Struct | None, Field(exclude_if=absent)] = None
+    holds: Annotated[Struct | PointerTable | None, Field(exclude_if=absent)] = None
 
     @property
     def elements(self) -> int:

@@ -5,14 +5,16 @@ Pure values: what a gate compares with an object's table, and what a launch is c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from fractions import Fraction
 
-from qualify.contract import Argument, Kernel, PointerMember, ScalarMember, Struct
+from qualify.contract import Argument, Kernel, PointerMember, PointerTable, ScalarMember, Struct
 from qualify.elements import DTYPES, encode
 from qualify.model import ratio
 
 POINTER_BYTES = 8
+#: Kinds whose elements the contract fills, poisons or leaves to a route: what an address may lead to.
+_DATA = frozenset({"input", "output", "inout", "scratch"})
 
 
 def passed(arguments: Sequence[Argument], kernel: Kernel) -> tuple[Argument, ...]:
@@ -49,14 +51,16 @@ def struct_bytes(argument: Argument) -> bytes:
 
 def scalars(argument: Argument) -> tuple[ScalarMember, ...]:
     """The numbers in a struct."""
-    members = argument.holds.members if argument.holds is not None else ()
-    return tuple(member for member in members if isinstance(member, ScalarMember))
+    return tuple(member for member in _members(argument) if isinstance(member, ScalarMember))
 
 
 def pointers(argument: Argument) -> tuple[PointerMember, ...]:
     """The addresses in a struct."""
-    members = argument.holds.members if argument.holds is not None else ()
-    return tuple(member for member in members if isinstance(member, PointerMember))
+    return tuple(member for member in _members(argument) if isinstance(member, PointerMember))
+
+
+def _members(argument: Argument) -> tuple[ScalarMember | PointerMember, ...]:
+    return argument.holds.members if isinstance(argument.holds, Struct) else ()
 
 
 def fits(dtype: str, value: str | None) -> bool:
@@ -73,8 +77,10 @@ def faults(argument: Argument, arguments: Sequence[Argument]) -> Iterator[str]:
     by_name = {each.name: each for each in arguments}
     if argument.kind == "struct":
         yield from _struct_faults(argument, by_name)
+    elif argument.kind == "pointers":
+        yield from _table_faults(argument, by_name)
     elif argument.holds is not None:
-        yield f"{argument.kind} {argument.name} holds a struct"
+        yield f"{argument.kind} {argument.name} holds what its kind does not"
 
 
 def _struct_faults(argument: Argument, by_name: Mapping[str, Argument]) -> Iterator[str]:
@@ -94,7 +100,7 @@ def _struct_faults(argument: Argument, by_name: Mapping[str, Argument]) -> Itera
         at, beyond = member.offset_bytes, argument.elements
         if at < end or at % size or at + size > beyond or size > argument.align:
             yield f"{shown}: {size} bytes at {at} of {beyond} that lie at multiples of {argument.align}"
-        elif isinstance(member, PointerMember) and not _is_buffer(by_name.get(member.to)):
+        elif isinstance(member, PointerMember) and not _is_of(by_name.get(member.to), {*_DATA, "pointers"}):
             yield f"{shown} points to {member.to}, which is no buffer"
         end = at + size
 
@@ -105,5 +111,24 @@ def _member_bytes(member: ScalarMember | PointerMember) -> int | None:
     return DTYPES[member.dtype].size_bytes if member.dtype in DTYPES else None
 
 
-def _is_buffer(argument: Argument | None) -> bool:
-    return argument is not None and argument.is_buffer
+def _is_of(argument: Argument | None, kinds: Set[str]) -> bool:
+    return argument is not None and argument.kind in kinds
+
+
+def _table_faults(argument: Argument, by_name: Mapping[str, Argument]) -> Iterator[str]:
+    """As many elements as addresses; every address that of an element of its buffer."""
+    held = argument.holds
+    if not isinstance(held, PointerTable) or argument.dtype != "uint64":
+        yield f"{argument.name} is no table of addresses"
+        return
+    if argument.shape != (len(held.to) * held.count,):
+        yield f"{argument.name}: {list(argument.shape)} elements for {len(held.to)} times {held.count} addresses"
+    for name in held.to:
+        target = by_name.get(name)
+        if target is None or target.kind not in _DATA or target.dtype not in DTYPES:
+            yield f"{argument.name} points to {name}, which is no buffer"
+            continue
+        size = DTYPES[target.dtype].size_bytes
+        last = (held.count - 1) * held.step_bytes
+        if held.step_bytes % size or last + size > target.elements * size:
+            yield f"{argument.name}: {held.count} addresses {held.step_bytes} bytes apart leave {name}"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from qualify.arena import layout
-from qualify.contract import Argument, Arm, Variant
+from qualify.contract import Argument, Arm, PointerTable, Variant
 from qualify.fill import recipe
 from qualify.passing import pointers, scalar_bytes, struct_bytes
 from qualify.seeds import permutation, split
-from qualify.steps import MAX_HELD_CALLS, Arena, ArmName, Fill, Patch, Record, Run, Segment, Slot, Stage, Step
+from qualify.steps import MAX_HELD_CALLS, Arena, ArmName, Fill, Patch, Record, Run, Segment, Slot, Stage, Step, Table
 from qualify.subject import Subject
 
 #: A reading shorter than this is mostly the clock's (R10.1).
@@ -61,7 +61,16 @@ def buffers(arguments: Iterable[Argument], number: int = 0) -> tuple[str, ...]:
 def arena(subject: Subject, sets: int, zone_seed: str) -> Arena:
     """The session's one arena for so many sets."""
     made = layout(subject.arguments, sets)
-    return Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed=zone_seed)
+    tables = tuple(_table(each, number) for number in range(sets) for each in subject.buffers("pointers"))
+    return Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed=zone_seed, tables=tables)
+
+
+def _table(argument: Argument, number: int) -> Table:
+    held = argument.holds
+    if not isinstance(held, PointerTable):
+        raise ValueError(f"{argument.name}: pointers to nothing")
+    to = tuple(f"{name}.{number}" for name in held.to)
+    return Table(buffer=f"{argument.name}.{number}", to=to, count=held.count, step_bytes=held.step_bytes)
 
 
 def values(subject: Subject, variant: Variant, seed: str, number: int = 0, *, again: bool = False) -> tuple[Fill, ...]:

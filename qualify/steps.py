@@ -42,13 +42,26 @@ class Placement(Document):
     size_bytes: Annotated[int, Field(ge=0)]
 
 
+class Table(Document):
+    """A buffer of addresses: of each buffer of `to` in turn, `count` addresses `step_bytes` apart."""
+
+    buffer: str
+    to: tuple[str, ...]
+    count: Annotated[int, Field(ge=1)]
+    step_bytes: Annotated[int, Field(ge=0)]
+
+
 class Arena(Document):
-    """Allocate the session's one arena and write the zone pattern over all of it. Nothing is ever freed (R9.1)."""
+    """Allocate the session's one arena and write the zone pattern over all of it. Nothing is ever freed (R9.1).
+
+    `tables` are written then, once: like the zone pattern they are nobody's to change.
+    """
 
     do: Literal["arena"] = "arena"
     size_bytes: Annotated[int, Field(gt=0)]
     placements: tuple[Placement, ...]
     zone_seed: Hex16
+    tables: tuple[Table, ...] = ()
 
 
 class Values(Document):
@@ -224,7 +237,7 @@ class Digest(Document):
 
 
 class Zones(Document):
-    """Compare every byte outside the placements with the zone pattern."""
+    """Compare every byte outside the placements with the zone pattern, and tables with their addresses."""
 
     do: Literal["zones"] = "zones"
 
@@ -300,7 +313,7 @@ class Digests(Document):
 
 
 class Damage(Document):
-    """Zone bytes that changed: how many, and the first as an offset into the arena."""
+    """Bytes that were nobody's to change and did: how many, and the first as an offset into the arena."""
 
     did: Literal["damage"] = "damage"
     bytes: int

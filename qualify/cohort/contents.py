@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import prod
 from typing import get_args
@@ -19,6 +19,7 @@ from qualify.contract import (
     Fill,
     Normal,
     PointerMember,
+    PointerTable,
     ScalarMember,
     Struct,
 )
@@ -35,6 +36,7 @@ DEFAULT_FILL = Fill(normal=Normal(mean="0.25", scale="1"))
 _SEGMENT = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.+-]{0,125}[A-Za-z0-9_+-])?")
 _CELL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}")
 _DECIMAL = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18}(e-?[0-9]{1,2})?|e-?[0-9]{1,2}|/[1-9][0-9]{0,17})")
+MAX_ADDRESSES = 1 << 20  # A worker writes the table in one piece.
 _MAX_SCALAR = 10**18  # A `Ratio` has 18 digits.
 #: Names of a cell that mean something else.
 _RESERVED = frozenset({"id", "timed", "runtime"})
@@ -46,6 +48,7 @@ _TAKES: Mapping[str, frozenset[str]] = {
     "scratch": frozenset({"dtype", "shape", "size", "align", "init"}),
     "scalar": frozenset({"dtype", "value"}),
     "struct": frozenset({"type", "size", "align", "members"}),
+    "pointers": frozenset({"to", "count", "step", "align"}),
 }
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "input": ("dtype", "shape"),
@@ -54,6 +57,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "scratch": (),
     "scalar": ("dtype", "value"),
     "struct": ("type", "size", "align", "members"),
+    "pointers": ("to",),
 }
 
 
@@ -124,7 +128,8 @@ def check_arguments(source: Source, row: CohortRow, names: Iterable[str]) -> Non
         field: Field = ("arguments", index)
         _check_kind(source, field, item)
         formulas = [((*field, "shape", at), text) for at, text in enumerate(item.shape or ())]
-        formulas += [((*field, "size"), item.size)] if item.size is not None else []
+        single = (("size", item.size), ("count", item.count), ("step", item.step))
+        formulas += [((*field, name), text) for name, text in single if text is not None]
         values = [((*field, "value"), item.value)] if item.value is not None else []
         for number, member in enumerate(item.members or ()):
             if isinstance(member, ScalarMemberRow):
@@ -159,7 +164,7 @@ def _check_kind(source: Source, field: Field, row: ArgumentRow) -> None:
 def arguments(source: Source, row: CohortRow, cell: Cell) -> tuple[Argument, ...]:
     """The arguments of one cell. Raises InputError for an unknown dtype, an empty shape, a value out of range."""
     scope = Scope(source, cell)
-    made = tuple(_argument(scope, ("arguments", index), item) for index, item in enumerate(row.arguments))
+    made = tuple(_argument(scope, ("arguments", index), item, row) for index, item in enumerate(row.arguments))
     for index, item in enumerate(made):
         for problem in faults(item, made):
             fix = "lay it out as the compiler does, and name buffers of the contract"
@@ -168,17 +173,16 @@ def arguments(source: Source, row: CohortRow, cell: Cell) -> tuple[Argument, ...
     return made
 
 
-def _argument(scope: Scope, field: Field, row: ArgumentRow) -> Argument:
+def _argument(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) -> Argument:
     dtype = _dtype(scope, (*field, "dtype"), row.dtype or "uint8")
     if row.kind == "scalar":
         value = _scalar(scope, (*field, "value"), row.value or "", dtype)
         return Argument(name=row.name, kind="scalar", dtype=dtype.name, value=value)
-    shape = _shape(scope, field, row, dtype)
-    if row.kind == "struct":
-        held = Struct(type_name=row.type or "", members=tuple(_members(scope, field, row)))
-        argument = Argument(name=row.name, kind="struct", dtype="uint8", shape=shape, align=row.align, holds=held)
+    if row.kind in _HELD:
+        argument = _HELD[row.kind](scope, field, row, whole)
         _check_promises(scope.source, field, argument)
         return argument
+    shape = _shape(scope, field, row, dtype)
     floating = dtype.kind == "float" and row.kind in {"input", "inout"}
     kind: ArgumentKind = row.kind  # type: ignore[assignment]  # Checked by check_arguments.
     argument = Argument(
@@ -194,6 +198,34 @@ def _argument(scope: Scope, field: Field, row: ArgumentRow) -> Argument:
     return argument
 
 
+def _struct(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) -> Argument:
+    """So many bytes, and what lies where."""
+    size = (scope.integer((*field, "size"), row.size or "", least=1),)
+    held = Struct(type_name=row.type or "", members=tuple(_members(scope, field, row)))
+    return Argument(name=row.name, kind="struct", dtype="uint8", shape=size, align=row.align, holds=held)
+
+
+def _pointers(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) -> Argument:
+    """Addresses of buffers of one element type; `step` is in their elements."""
+    to = row.to or ()
+    sizes = {
+        _dtype(scope, ("arguments", at, "dtype"), each.dtype or "uint8").size_bytes
+        for at, each in enumerate(whole.arguments)
+        if each.name in to
+    }
+    count = scope.integer((*field, "count"), row.count or "1", least=1)
+    step = scope.integer((*field, "step"), row.step or "0", least=0)
+    if len(sizes) > 1:
+        fix = "make one argument of pointers for each size"
+        raise scope.source.error((*field, "to"), expected="elements of one size", got=f"{sorted(sizes)}", fix=fix)
+    if len(to) * count > MAX_ADDRESSES:
+        got = f"{len(to) * count} for cell {scope.cell.id}"
+        raise scope.source.error(field, expected=f"at most {MAX_ADDRESSES} addresses", got=got, fix="name fewer")
+    held = PointerTable(to=to, count=count, step_bytes=step * max(sizes, default=1))
+    shape = (len(to) * count,)
+    return Argument(name=row.name, kind="pointers", dtype="uint64", shape=shape, align=row.align, holds=held)
+
+
 def _members(scope: Scope, field: Field, row: ArgumentRow) -> Iterator[ScalarMember | PointerMember]:
     """What a struct holds in this cell."""
     for at, member in enumerate(row.members or ()):
@@ -204,6 +236,13 @@ def _members(scope: Scope, field: Field, row: ArgumentRow) -> Iterator[ScalarMem
             dtype = _dtype(scope, (*where, "dtype"), member.dtype)
             value = _scalar(scope, (*where, "value"), member.value, dtype)
             yield ScalarMember(name=member.name, offset_bytes=member.offset, dtype=dtype.name, value=value)
+
+
+#: What makes the arguments that hold something.
+_HELD: Mapping[str, Callable[[Scope, Field, ArgumentRow, CohortRow], Argument]] = {
+    "struct": _struct,
+    "pointers": _pointers,
+}
 
 
 def _dtype(scope: Scope, field: Field, template: str) -> Dtype:

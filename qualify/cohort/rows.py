@@ -57,6 +57,9 @@ class ArgumentRow(Document):
     init: ScratchInit | None = None
     type: Name | None = None
     members: Annotated[tuple[MemberRow, ...], Field(min_length=1)] | None = None
+    to: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    count: Formula | None = None
+    step: Formula | None = None
 
 
 class KernelRow(Document):

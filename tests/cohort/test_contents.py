@@ -7,7 +7,7 @@ import pytest
 
 from qualify import cohort
 from qualify.cohort.contents import DEFAULT_FILL
-from qualify.contract import PointerMember, ScalarMember, Struct
+from qualify.contract import PointerMember, PointerTable, ScalarMember, Struct
 from tests.cohort.bench import COHORT, FILES, changed_lines, edited, refusal, select, subject, write
 
 REPOSITORY = Path(__file__).parents[2]
@@ -103,6 +103,33 @@ def test_a_struct_that_no_compiler_lays_out_is_refused(tmp_path: Path, old: str,
     assert says in str(error.got)
     if says == "value":
         assert error.expected == "one of dtype, name, offset, to, value"
+
+
+TABLE = "  - {name: t, kind: pointers, to: [x, y], count: rows, step: cols}\ncells:"
+
+
+def test_pointers_are_a_buffer_of_addresses(tmp_path: Path) -> None:
+    found = subject(write(tmp_path, scale_cohort_yaml=edited("cells:", TABLE)), "plain").arguments[-1]
+    assert (found.dtype, found.shape) == ("uint64", (16,))
+    assert found.holds == PointerTable(to=("x", "y"), count=8, step_bytes=16)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("step: cols", "step: cols + 1", "t: 8 addresses 20 bytes apart leave x for cell big"),
+        ("to: [x, y]", "to: [x, rows]", "t points to rows, which is no buffer"),
+        ("to: [x, y]", "to: [z]", "t points to z, which is no buffer"),
+        ("to: [x, y], ", "", "nothing"),
+        ("count: rows", "count: 0", "0 for cell big"),
+        ("count: rows", "count: 1000000", "2000000 for cell big"),
+        ("count: rows", "shape: [rows]", "shape of pointers t"),
+    ],
+)
+def test_pointers_that_lead_nowhere_are_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in TABLE
+    text = edited("cells:", TABLE.replace(old, new))
+    assert says in str(refusal(write(tmp_path, scale_cohort_yaml=text)).got)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from qualify.contract import Argument, Kernel, PointerMember, ScalarMember, Struct
+from qualify.arena import layout
+from qualify.contract import Argument, Kernel, PointerMember, PointerTable, ScalarMember, Struct
+from qualify.sessions import MeasuringSession
+from qualify.steps import Arena, Table
 from qualify.subject import Subject
+from tests.devices.beds import refusal
 from tests.gates.beds import Bed, bed
 from tests.gates.build import arguments, kernel, not_held
 
@@ -28,9 +32,15 @@ def any_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def board() -> Iterator[Bed]:
+def cuda() -> Iterator[Bed]:
     with bed("cuda") as made:
         yield made
+
+
+@pytest.fixture
+def pocl_session() -> Iterator[MeasuringSession]:
+    with bed("opencl") as made, made.rig.measuring() as session:
+        yield session
 
 
 def judged(on: Bed, about: Subject, reference: bytes, *gates: str) -> dict[str, dict[str, bool | None]]:
@@ -79,14 +89,79 @@ def test_a_struct_laid_out_otherwise_than_the_kernels_is_found_out(any_bed: Bed)
     assert found[gate][check] is False
 
 
-@pytest.mark.gpu
-def test_addresses_in_a_struct_are_those_of_the_launchs_set(board: Bed) -> None:
+def with_addresses(cuda: Bed) -> Subject:
     text = "struct Params { int n; float scale; const float *a; float *y; };\n"
     addresses = (PointerMember(name="a", offset_bytes=8, to="a"), PointerMember(name="y", offset_bytes=16, to="y"))
     source = f"{text}{KERNEL['cuda']}(Params p) {{ {INDEX['cuda']} if (i < p.n) p.y[i] = p.a[i] * p.scale; }}\n"
     passed = (*BUFFERS, struct(COUNT, SCALE, *addresses, size=24))
-    about = board.plain(source.encode(), launches=(launch("p"),), passed=passed)
-    halved = b"def add(cell, inputs):\n    return {'y': inputs['a'] * inputs['p.scale']}\n"
-    assert judged(board, about, halved) == PASSES
+    return cuda.plain(source.encode(), launches=(launch("p"),), passed=passed)
+
+
+HALVED = b"def add(cell, inputs):\n    return {'y': inputs['a'] * inputs['p.scale']}\n"
+
+
+@pytest.mark.gpu
+def test_addresses_in_a_struct_are_those_of_the_launchs_set(cuda: Bed) -> None:
+    about = with_addresses(cuda)
+    assert judged(cuda, about, HALVED) == PASSES
     timed = about.model_copy(update={"role": "candidate"})
-    assert not {"digests", "zones", "sets"} & set(not_held(board.judge("trial", timed, halved).verdict))
+    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, HALVED).verdict))
+
+
+# Tables of addresses -------------------------------------------------------------------------------------------------
+
+TABLES = (
+    Argument(
+        name="in",
+        kind="pointers",
+        dtype="uint64",
+        shape=(4,),
+        holds=PointerTable(to=("a", "b"), count=2, step_bytes=400),
+    ),
+    Argument(
+        name="out", kind="pointers", dtype="uint64", shape=(2,), holds=PointerTable(to=("y",), count=2, step_bytes=400)
+    ),
+)
+BATCHED = """{kernel}(const float *const *in, float **out) {{
+  int half = blockIdx.x, i = threadIdx.x;
+  out[half][i] = in[half][i] + in[2 + half][i];
+  {more}
+}}
+"""
+
+
+def batched(on: Bed, more: str = "") -> Subject:
+    """Two sums of a hundred elements, whose places only the tables tell."""
+    text = BATCHED.format(kernel=KERNEL["cuda"], more=more).encode()
+    return on.plain(text, launches=(launch("in", "out"),), passed=(*BUFFERS, *TABLES))
+
+
+SUMS = b"def add(cell, inputs):\n    return {'y': inputs['a'] + inputs['b']}\n"
+
+
+@pytest.mark.gpu
+def test_a_batched_kernel_finds_its_buffers_in_tables(cuda: Bed) -> None:
+    about = batched(cuda)
+    assert judged(cuda, about, SUMS) == PASSES
+    timed = about.model_copy(update={"role": "candidate"})
+    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, SUMS).verdict))
+
+
+@pytest.mark.gpu
+def test_a_table_that_a_kernel_changes_is_damage(cuda: Bed) -> None:
+    about = batched(cuda, "if (half == 1 && i == 0) out[1] = out[0];")
+    found = cuda.judge("digest", about, SUMS).verdict
+    assert not_held(found)["zones"] is False
+
+
+def test_a_device_without_addresses_refuses_a_table(pocl_session: MeasuringSession) -> None:
+    made = layout((*BUFFERS, TABLES[1]), 1)
+    table = Table(buffer="out.0", to=("y.0",), count=2, step_bytes=400)
+    step = Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed="12" * 8, tables=(table,))
+    assert "this device gives kernels no addresses to load" in refusal(pocl_session, step)
+
+
+@pytest.mark.parametrize("made", [with_addresses, batched])
+def test_host_gates_pass_what_only_a_board_can_run(cuda: Bed, made: Callable[[Bed], Subject]) -> None:
+    found = judged(cuda, made(cuda), b"", "contract", "compile")
+    assert found == {"contract": {}, "compile": {}}

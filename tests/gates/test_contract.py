@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gates.contract import CHECKS, ContractFacts, ContractGate, ContractSettings
-from qualify.contract import Argument, Launch, Memset, PointerMember, ScalarMember, Struct
+from qualify.contract import Argument, Launch, Memset, PointerMember, PointerTable, ScalarMember, Struct
 from qualify.subject import Subject
 from tests.gates.build import LIMITS, NoBench, arguments, arm, buffer, check, kernel, not_held, subject, verdict
 
@@ -141,6 +141,35 @@ def test_a_struct_passes_where_the_runtime_has_what_it_holds() -> None:
 )
 def test_the_nearest_structs_that_no_compiler_lays_out(about: Subject) -> None:
     assert judged(about)["held"] is False
+
+
+def with_table(toolkit: str = "cuda-13.2", to: tuple[str, ...] = ("a", "y"), **more: Any) -> Subject:
+    """Ten addresses of each of two buffers of 1,000 floats, the last at their last hundred."""
+    held = PointerTable(to=to, **{"count": 10, "step_bytes": 400, **more})
+    table = Argument(name="t", kind="pointers", dtype="uint64", shape=(20,), holds=held)
+    return subject(toolkit, arguments=(*arguments(), table))
+
+
+def test_a_table_of_addresses_passes_on_cuda_only() -> None:
+    assert not judged(with_table())
+    assert judged(with_table("pocl-3.0")) == {"kinds": False}
+    assert judged(with_table("simulated-1.0")) == {"kinds": False}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        with_table(step_bytes=448),
+        with_table(step_bytes=399),
+        with_table(count=11),
+        with_table(to=("a",)),
+        with_table(to=("a", "n")),
+        with_table(to=("a", "t")),
+        with_table(to=("a", "z")),
+    ],
+)
+def test_the_nearest_tables_with_an_address_outside_a_buffer(about: Subject) -> None:
+    assert judged(about) == {"held": False}
 
 
 def test_the_bytes_of_a_struct_count_as_parameters() -> None:

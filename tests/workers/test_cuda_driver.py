@@ -8,6 +8,8 @@ import pytest
 from cuda.bindings import driver
 
 from qualify.contract import Kernel
+from qualify.steps import Damage
+from qualify.workers.devices.cuda_arguments import Watched, changed
 from qualify.workers.devices.cuda_board import uuid_text
 from qualify.workers.devices.cuda_driver import configuration
 
@@ -37,6 +39,12 @@ def test_every_extra_is_an_attribute_with_its_value() -> None:
     assert (cluster.x, cluster.y, cluster.z) == (2, 5, 1)
     assert attributes["COOPERATIVE"].cooperative == 1
     assert attributes["PREFERRED_SHARED_MEMORY_CARVEOUT"].sharedMemCarveout == 0
+
+
+def test_a_changed_table_is_damage_at_its_place_in_the_arena() -> None:
+    watched = Watched(address=0, offset_bytes=4096, data=b"abcd")
+    assert changed(watched, b"abcd") == Damage(bytes=0, first_offset=None)
+    assert changed(watched, b"aXcX") == Damage(bytes=2, first_offset=4097)
 
 
 @pytest.mark.parametrize(

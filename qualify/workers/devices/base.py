@@ -47,6 +47,7 @@ from qualify.steps import (
     Stage,
     Stamps,
     Step,
+    Table,
     Unwritten,
     Values,
     Zeros,
@@ -129,6 +130,8 @@ class Device(ABC):
         self._arena(step.size_bytes, step.zone_seed)
         self._arena_bytes, self._zone_seed = step.size_bytes, step.zone_seed
         self._places = {placement.buffer: placement for placement in step.placements}
+        for table in step.tables:
+            self._table(self._place(table.buffer), self._addresses(table))
 
     def fill(self, step: Fill) -> None:
         """Write a recipe to a buffer. Raises StepRefused for an unknown buffer or another dtype than its own."""
@@ -304,6 +307,10 @@ class Device(ABC):
     def _trace(self) -> Answer:
         raise StepRefused("this device keeps no trace")
 
+    def _table(self, place: Placement, data: bytes) -> None:
+        """Write addresses, and watch them from now on."""
+        raise StepRefused(f"{place.buffer}: this device keeps no tables of addresses")
+
     def _address(self, place: Placement) -> int:
         """Where a buffer starts, for a kernel that loads addresses from memory."""
         raise StepRefused(f"{place.buffer}: this device gives kernels no addresses to load")
@@ -360,6 +367,20 @@ class Device(ABC):
                 raise StepRefused(f"{slot.argument}: an address at {patch.offset_bytes} of {len(value)} bytes")
             value[patch.offset_bytes : patch.offset_bytes + len(address)] = address
         return bytes(value)
+
+    def _addresses(self, table: Table) -> bytes:
+        """The little-endian addresses of a table. Raises StepRefused where one of them is outside its buffer."""
+        found = bytearray()
+        for place in map(self._place, table.to):
+            if (table.count - 1) * table.step_bytes >= place.size_bytes:
+                raise StepRefused(f"{table.buffer}: an address beyond the {place.size_bytes} bytes of {place.buffer}")
+            start = self._address(place)
+            for at in range(table.count):
+                found += (start + at * table.step_bytes).to_bytes(8, "little")
+        size = self._place(table.buffer).size_bytes
+        if size != len(found):
+            raise StepRefused(f"{table.buffer}: {len(found)} bytes of addresses in a buffer of {size}")
+        return bytes(found)
 
     def _memset_place(self, memset: Memset, slots: Sequence[Slot], number: int) -> Placement:
         for slot in slots:

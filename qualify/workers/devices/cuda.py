@@ -37,6 +37,7 @@ from qualify.steps import (
     Unwritten,
 )
 from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
+from qualify.workers.devices.cuda_arguments import Watch
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_contention import Contention
 from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare, reached
@@ -67,6 +68,7 @@ class CudaDevice(Device):
         self._memory = self._base = 0
         self._outside: tuple[tuple[int, int], ...] = ()
         self._held: tuple[Callable[[], None], int] | None = None
+        self._watch = Watch(self._harness)
 
     # The board -------------------------------------------------------------------------------------------------------
 
@@ -329,7 +331,11 @@ class CudaDevice(Device):
 
     def _zones(self) -> Damage:
         count, first = self._harness.damage(self._memory, self._outside, self._seeded("zones"))
-        return Damage(bytes=count, first_offset=None if first is None else first - (self._base - self._memory))
+        around = Damage(bytes=count, first_offset=None if first is None else first - (self._base - self._memory))
+        return self._watch.with_damage(around)
+
+    def _table(self, place: Placement, data: bytes) -> None:
+        self._watch.table(place, self._address(place), data)
 
     def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
         count, first = self._harness.unwritten(self._address(place), place.size_bytes, step.poison)

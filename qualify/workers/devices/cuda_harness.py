@@ -344,6 +344,12 @@ class CudaHarness:
         call(driver.cuMemcpyHtoDAsync, memory, data, len(data), self.stream)
         return memory
 
+    def write(self, address: int, data: bytes) -> None:
+        """Bytes to device memory, and wait."""
+        if data:
+            call(driver.cuMemcpyHtoDAsync, address, data, len(data), self.stream)
+        self.wait()
+
     def download(self, address: int, size_bytes: int) -> bytes:
         """Device memory as bytes."""
         if size_bytes == 0:
