@@ -163,7 +163,7 @@ def _each(name: str, subject: Subject, entries: tuple[Entry, ...], finder: Finde
         if entry is None or entry.parameters is None:
             found.append((f"{kernel.symbol}: not reported", None))
             continue
-        wanted = passed(subject.arguments, kernel)
+        wanted = passed(subject.arguments, kernel, subject.domain.runtime)
         found += [(f"{kernel.symbol}: {text}", state) for text, state in finder(subject, wanted, entry.parameters)]
     if not subject.candidate.kernels:
         found.append(("no kernel", None))
@@ -199,7 +199,7 @@ def _struct_type(name: str, wanted: str, found: str | None) -> Iterator[Finding]
 
 def _spaces(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed, ...]) -> Iterator[Finding]:
     for argument, parameter in zip(wanted, found, strict=False):
-        spaces = {"global", "constant"} if argument.kind == "input" else {"global"}
+        spaces = {"global", "constant"} if argument.kind in {"input", "constant"} else {"global"}
         kind, spaces = ("pointer", spaces) if argument.is_buffer else ("value", {"private"})
         got = f"{argument.name} is a {parameter.address_space} {parameter.kind}, not a {max(spaces)} {kind}"
         if parameter.kind is None or parameter.address_space is None:
@@ -224,8 +224,10 @@ def _layout(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed,
 
 def _stateless(subject: Subject, found: Compiled) -> Iterator[Check]:
     """Nothing by which one launch can leave something for the next, or tell one launch from another."""
+    allowed = {argument.name for argument in subject.buffers("constant")}
+    state = None if found.device_state is None else tuple(each for each in found.device_state if each not in allowed)
     for name, names, want in (
-        ("device_state", found.device_state, "no variable in device memory"),
+        ("device_state", state, "no variable in device memory"),
         ("undefined", found.undefined, "no symbol that something else must bring"),
         ("special_registers", found.special_registers, "no clock, timer or grid number is read"),
     ):

@@ -10,7 +10,7 @@ from qualify.contract import Argument, Kernel, Memset
 from qualify.elements import DTYPES
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_most, holds
 from qualify.model import MAX_INTEGER, Name
-from qualify.passing import POINTER_BYTES, faults, fits, pointers
+from qualify.passing import POINTER_BYTES, faults, fits, is_symbol, pointers
 from qualify.subject import Subject
 from qualify.verdict import Check
 
@@ -21,10 +21,12 @@ SURE_PARAMETER_BYTES = 256
 SURE_MEMORY_BYTES = 128 << 20
 #: CUDA boards from sm_75 on have 2 GiB and more, so that a target's host gates can judge most cells without its board.
 SURE_CUDA_MEMORY_BYTES = 1 << 30
+#: What every target has of constant memory.
+CONSTANT_BYTES = 1 << 16
 #: Kinds beyond buffers and scalars, by the runtimes that have them; a check asks where a contract has such a kind.
 HELD_KINDS: Mapping[str, frozenset[str]] = {
-    "cuda": frozenset({"struct", "pointers"}),
-    "opencl": frozenset({"struct"}),
+    "cuda": frozenset({"struct", "pointers", "constant"}),
+    "opencl": frozenset({"struct", "constant"}),
 }
 
 CHECKS = frozenset(
@@ -102,6 +104,8 @@ def _held(subject: Subject) -> Iterator[Check]:
         missing += [f"{a.name}: the address of {each.to}" for a in _holding(subject) for each in pointers(a)]
     yield _none_of("kinds", missing, "kinds of arguments that the runtime has")
     wrong = [text for a in _holding(subject) for text in faults(a, subject.arguments)]
+    constants = sum(a.elements * DTYPES[a.dtype].bits // 8 for a in subject.buffers("constant") if a.dtype in DTYPES)
+    wrong += [f"{constants} bytes of constants of {CONSTANT_BYTES}"] if constants > CONSTANT_BYTES else []
     yield _none_of("held", wrong, "members in their place, and addresses inside buffers")
 
 
@@ -185,7 +189,8 @@ def _shared(subject: Subject) -> Iterator[Finding]:
 
 
 def _sizes(subject: Subject, facts: ContractFacts) -> Iterator[Check]:
-    parameters = sum(POINTER_BYTES for a in subject.arguments if a.is_buffer)
+    runtime = subject.domain.runtime
+    parameters = sum(POINTER_BYTES for a in subject.arguments if a.is_buffer and not is_symbol(a, runtime))
     values = (a for a in subject.arguments if not a.is_buffer)
     parameters += sum(a.elements * facts.element_bits.get(a.dtype, 0) // 8 for a in values)
     yield _limited("parameters", parameters, subject.limits.parameter_bytes, SURE_PARAMETER_BYTES)

@@ -201,7 +201,10 @@ def _evaluate(subject: Subject, variant: Variant, seed: str, source: ReferenceSo
         function=source.function,
         cell=subject.cell,
         arguments=subject.arguments,
-        recipes={argument.name: fill.recipe(argument, variant, seed) for argument in subject.buffers("input", "inout")},
+        recipes={
+            argument.name: fill.recipe(argument, variant, seed)
+            for argument in subject.buffers("input", "inout", "constant")
+        },
         finite=variant == "ordinary",
     )
 

@@ -16,9 +16,9 @@ from pydantic import Field, StringConstraints, model_validator
 from qualify.domain import Runtime
 from qualify.model import Document, Hex64, Name, Ratio, Segment, absent
 
-ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct", "pointers"]
+ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct", "pointers", "constant"]
 #: Kinds that no runtime implements yet; refused by name.
-LATER_KINDS = ("tensormap", "constant")
+LATER_KINDS = ("tensormap",)
 #: Kinds whose bytes are the parameter itself; all others are buffers.
 BY_VALUE = frozenset({"scalar", "struct"})
 ScratchInit = Literal["poison", "zero-by-route", "zero-at-load"]

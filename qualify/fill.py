@@ -12,19 +12,20 @@ from qualify.contract import Argument, Normal, Uniform, Variant
 from qualify.contract import Fill as Distribution
 from qualify.elements import DTYPES, FRACTION_BITS, Dtype, specials
 from qualify.model import ratio
-from qualify.seeds import split
+from qualify.seeds import common, split
 from qualify.steps import Poison, Recipe, Values, Zeros
 
 
 def recipe(argument: Argument, variant: Variant, seed: str, *, complement: bool = False) -> Recipe:
-    """What a buffer holds before a launch: values for inputs, poison for outputs and for scratch that says so.
+    """What a buffer holds before a launch: values for what goes in, poison for outputs and for scratch that says so.
 
-    `seed` stands for the variant and the set; the argument's name is split off here, so that no two arguments hold
-    the same values. `complement` turns every poison's bits over. Scratch that the route sets to zero itself is
-    poisoned before. Raises ValueError for a scalar and for values beyond the fixed point's 2^30.
+    `seed` stands for the variant and the set; the argument's name is split off here, so that no two arguments hold the
+    same values. Constants take what the seeds of all sets of a session share. `complement` turns every poison's bits
+    over. Scratch that the route sets to zero itself is poisoned before. Raises ValueError for a scalar and for values
+    beyond the fixed point's 2^30.
     """
-    own = split(seed, argument.name)
-    if argument.kind in {"input", "inout"}:
+    own = split(f"{common(seed):0<16}" if argument.kind == "constant" else seed, argument.name)
+    if argument.kind in {"input", "inout", "constant"}:
         return _values(argument, variant, own)
     if argument.kind == "scratch" and argument.init == "zero-at-load":
         return Zeros()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from fractions import Fraction
 
 from qualify.contract import Argument, Kernel, PointerMember, PointerTable, ScalarMember, Struct
+from qualify.domain import Runtime
 from qualify.elements import DTYPES, encode
 from qualify.model import ratio
 
@@ -17,12 +18,16 @@ POINTER_BYTES = 8
 _DATA = frozenset({"input", "output", "inout", "scratch"})
 
 
-def passed(arguments: Sequence[Argument], kernel: Kernel) -> tuple[Argument, ...]:
+def is_symbol(argument: Argument, runtime: Runtime) -> bool:
+    """Whether an argument is a variable of the module instead of a parameter: what CUDA calls a constant."""
+    return runtime == "cuda" and argument.kind == "constant"
+
+
+def passed(arguments: Sequence[Argument], kernel: Kernel, runtime: Runtime) -> tuple[Argument, ...]:
     """The arguments that a launch passes, in the order of the kernel's parameters. Raises KeyError for no argument."""
-    if kernel.arguments is None:
-        return tuple(arguments)
     by_name = {argument.name: argument for argument in arguments}
-    return tuple(by_name[name] for name in kernel.arguments)
+    names = by_name if kernel.arguments is None else kernel.arguments
+    return tuple(by_name[name] for name in names if not is_symbol(by_name[name], runtime))
 
 
 def parameter_bytes(argument: Argument) -> int:

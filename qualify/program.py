@@ -12,9 +12,10 @@ from typing import TypeVar
 
 from qualify.arena import layout
 from qualify.contract import Argument, Arm, PointerTable, Variant
+from qualify.domain import Runtime
 from qualify.fill import recipe
-from qualify.passing import pointers, scalar_bytes, struct_bytes
-from qualify.seeds import permutation, split
+from qualify.passing import is_symbol, pointers, scalar_bytes, struct_bytes
+from qualify.seeds import common, permutation, split
 from qualify.steps import MAX_HELD_CALLS, Arena, ArmName, Fill, Patch, Record, Run, Segment, Slot, Stage, Step, Table
 from qualify.subject import Subject
 
@@ -36,11 +37,11 @@ def outputs(subject: Subject) -> tuple[Argument, ...]:
 
 
 def kept(subject: Subject) -> tuple[Argument, ...]:
-    """The arguments that a launch must leave as it found them: inputs, and scratch that is zero at load."""
+    """The arguments that a launch must leave as it found them: inputs, constants, scratch that is zero at load."""
     return tuple(
         argument
-        for argument in subject.buffers("input", "scratch")
-        if argument.elements and (argument.kind == "input" or argument.init == "zero-at-load")
+        for argument in subject.buffers("input", "constant", "scratch")
+        if argument.elements and (argument.kind != "scratch" or argument.init == "zero-at-load")
     )
 
 
@@ -74,7 +75,7 @@ def _table(argument: Argument, number: int) -> Table:
 
 
 def values(subject: Subject, variant: Variant, seed: str, number: int = 0, *, again: bool = False) -> tuple[Fill, ...]:
-    """Fill one set's inputs and inouts from `seed`, and scratch that is zero at load; `again` only the inouts."""
+    """Fill what goes into one set, and scratch that is zero at load, from `seed`; `again` only the inouts."""
     inouts = tuple(argument for argument in subject.buffers("inout") if argument.elements)
     return _fills(inouts if again else (*kept(subject), *inouts), variant, seed, number, complement=False)
 
@@ -95,10 +96,12 @@ def _fills(
 
 def slots(subject: Subject) -> tuple[Slot, ...]:
     """Every argument as launched, in ABI order: a buffer's name, or a value's little-endian bytes."""
-    return tuple(map(_slot, subject.arguments))
+    return tuple(_slot(argument, subject.domain.runtime) for argument in subject.arguments)
 
 
-def _slot(argument: Argument) -> Slot:
+def _slot(argument: Argument, runtime: Runtime) -> Slot:
+    if is_symbol(argument, runtime):
+        return Slot(argument=argument.name, buffer=argument.name, symbol=argument.name)
     if argument.is_buffer:
         return Slot(argument=argument.name, buffer=argument.name)
     if argument.kind == "struct":
@@ -220,8 +223,8 @@ def segments(subject: Subject, arms: Sequence[ArmName], seed: str, inputs_seed: 
 
 
 def set_seed(seed: str, number: int) -> str:
-    """The seed of one set's inputs; every set has values of its own (R10.4)."""
-    return split(seed, "set", number)
+    """The seed of one set's inputs; every set has values of its own (R10.4), but for what `seeds.common` tells."""
+    return common(seed) + split(seed, "set", number)[len(common(seed)) :]
 
 
 # Records -------------------------------------------------------------------------------------------------------------

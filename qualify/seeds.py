@@ -10,6 +10,7 @@ from blake3 import blake3
 _SPLIT = "qualify 2026 seeds split"
 _DRAW = "qualify 2026 seeds draw"
 SEED_BYTES = 32
+_COMMON_DIGITS = 6  # Sets differ in the ten others: two of a thousand are equal once in two million sessions.
 
 
 def derive(seed: bytes, label: str) -> str:
@@ -26,6 +27,11 @@ def split(seed: str, *labels: str | int) -> str:
         data = f"{'i' if isinstance(label, int) else 's'}{label}".encode()
         hasher.update(len(data).to_bytes(8, "little") + data)
     return hasher.hexdigest(length=8)
+
+
+def common(seed: str) -> str:
+    """What the seeds of all sets of a session begin with; their constants derive from it."""
+    return seed[:_COMMON_DIGITS]
 
 
 def coin(seed: str) -> bool:

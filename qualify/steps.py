@@ -123,13 +123,15 @@ class Patch(Document):
 class Slot(Document):
     """One argument as launched: a buffer's name without its set, or a value's little-endian bytes in hex.
 
-    `patches` are the addresses that a value holds.
+    `patches` are the addresses that a value holds. With a `symbol`, the buffer is no parameter but copied to that
+    variable of the arm's module before the step's first launch; where zones are looked at, it must still be the same.
     """
 
     argument: Name
     buffer: str | None = None
     value: str | None = None
     patches: tuple[Patch, ...] = ()
+    symbol: Name | None = None
 
 
 class Run(Document):
@@ -237,7 +239,7 @@ class Digest(Document):
 
 
 class Zones(Document):
-    """Compare every byte outside the placements with the zone pattern, and tables with their addresses."""
+    """Compare every byte outside the placements with the zone pattern, tables and constants with what was written."""
 
     do: Literal["zones"] = "zones"
 

@@ -48,6 +48,18 @@ def test_scalars_are_little_endian_bytes_and_buffers_names() -> None:
     assert [slot.value for slot in slots] == [None, *(spelled for _, _, spelled in scalars)]
 
 
+def test_sets_have_inputs_of_their_own_and_constants_in_common() -> None:
+    about = subject("cuda-13.2", arguments=(*arguments(), buffer("taps", "constant", 16)))
+    fills = [
+        {fill.buffer.partition(".")[0]: fill.recipe for fill in program.values(about, "ordinary", seed, number)}
+        for seed, number in ((program.set_seed("12" * 8, 0), 0), (program.set_seed("12" * 8, 1), 1), ("34" * 8, 0))
+    ]
+    assert len({str(each["a"]) for each in fills}) == 3
+    assert [each["taps"] == fills[0]["taps"] for each in fills] == [True, True, False]
+    assert fills[0]["taps"] != fills[0]["a"]
+    assert [slot.symbol for slot in program.slots(about)] == [None, None, None, None, "taps"]
+
+
 def test_what_is_kept_what_is_filled_and_what_is_poisoned() -> None:
     passed = (
         buffer("y", "output"),

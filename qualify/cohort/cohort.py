@@ -149,9 +149,11 @@ def _check_whole(source: Source, row: CohortRow, operation: str) -> None:
         where = ("routes", row.plain, "admits")
         fix = "remove admits: plain serves every cell"
         raise source.error(where, expected="plain without admits", got=row.routes[row.plain].admits or "", fix=fix)
-    if row.state:
-        fix = "remove it: device globals are not supported yet"
-        raise source.error(("state",), expected="an empty list", got=f"{len(row.state)} entries", fix=fix)
+    constants = [argument.name for argument in row.arguments if argument.kind == "constant"]
+    if sorted(row.state) != sorted(constants):
+        expected = f"the arguments that are constants ({', '.join(constants) or 'none'})"
+        fix = "name every constant under state, and nothing else: a module keeps no other variables"
+        raise source.error(("state",), expected=expected, got=", ".join(row.state) or "none", fix=fix)
 
 
 def _reference(source: Source, row: CohortRow, folder: str, files: Files) -> ReferenceSource:

@@ -49,6 +49,7 @@ _TAKES: Mapping[str, frozenset[str]] = {
     "scalar": frozenset({"dtype", "value"}),
     "struct": frozenset({"type", "size", "align", "members"}),
     "pointers": frozenset({"to", "count", "step", "align"}),
+    "constant": frozenset({"dtype", "shape", "align", "fill"}),
 }
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "input": ("dtype", "shape"),
@@ -58,6 +59,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "scalar": ("dtype", "value"),
     "struct": ("type", "size", "align", "members"),
     "pointers": ("to",),
+    "constant": ("dtype", "shape"),
 }
 
 
@@ -183,7 +185,7 @@ def _argument(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) ->
         _check_promises(scope.source, field, argument)
         return argument
     shape = _shape(scope, field, row, dtype)
-    floating = dtype.kind == "float" and row.kind in {"input", "inout"}
+    floating = dtype.kind == "float" and row.kind in {"input", "inout", "constant"}
     kind: ArgumentKind = row.kind  # type: ignore[assignment]  # Checked by check_arguments.
     argument = Argument(
         name=row.name,

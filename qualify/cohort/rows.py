@@ -118,4 +118,4 @@ class CohortRow(Document):
     timing: Timing = Timing()
     moved_bytes: Formula | None = None
     operations: Formula | None = None
-    state: tuple[JsonValue, ...] = ()
+    state: tuple[Name, ...] = ()

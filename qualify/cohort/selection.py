@@ -124,5 +124,7 @@ def subject(cohort: Cohort, domain: Domain, limits: Limits, cell: Cell, candidat
 
 def variants(arguments: Collection[Argument]) -> tuple[Variant, ...]:
     """`ordinary`, and `exceptional` where a float goes in: NaN, infinities, zeros, denormals, extremes (R6.4)."""
-    floats = any(item.kind in {"input", "inout"} and DTYPES[item.dtype].kind == "float" for item in arguments)
+    floats = any(
+        item.kind in {"input", "inout", "constant"} and DTYPES[item.dtype].kind == "float" for item in arguments
+    )
     return ("ordinary", "exceptional") if floats else ("ordinary",)

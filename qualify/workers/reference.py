@@ -1,7 +1,7 @@
 """The reference worker: the contract's own Python gives the exact outputs. Trusted, and kept from every candidate.
 
 The reference is a function `(cell, inputs) -> outputs`. `cell` maps the cell's names to integers and strings;
-`inputs` maps every input, inout and scalar argument, and every number in a struct as `<argument>.<member>`, to an
+`inputs` maps every input, inout, constant and scalar, and every number in a struct as `<argument>.<member>`, to an
 exact array (float64 for floats, int64 or uint64 for integers) of its shape; `outputs` maps every output and inout
 argument to an array of its shape, of float64 for floats and of int64 or uint64 for integers.
 """
@@ -106,7 +106,7 @@ def _given(argument: Argument, wanted: Evaluate) -> Iterator[tuple[str, bytes, s
     """What goes in by an argument: name, bytes, dtype and shape; a struct's numbers are named `<argument>.<member>`."""
     if argument.kind == "scalar":
         yield argument.name, scalar_bytes(argument.dtype, argument.value or "0"), argument.dtype, ()
-    elif argument.kind in ("input", "inout"):
+    elif argument.kind in ("input", "inout", "constant"):
         raw = generate(wanted.recipes[argument.name], argument.elements)
         yield argument.name, raw, argument.dtype, argument.shape
     for member in scalars(argument):

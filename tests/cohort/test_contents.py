@@ -105,6 +105,17 @@ def test_a_struct_that_no_compiler_lays_out_is_refused(tmp_path: Path, old: str,
         assert error.expected == "one of dtype, name, offset, to, value"
 
 
+TAPS = "  - {name: taps, kind: constant, dtype: float32, shape: [16]}\ncells:"
+
+
+def test_a_constant_is_filled_like_an_input_and_named_under_state(tmp_path: Path) -> None:
+    text = edited("cells:", TAPS).replace("bits: own", "bits: own\nstate: [taps]")
+    found = subject(write(tmp_path, scale_cohort_yaml=text), "plain").arguments[-1]
+    assert (found.kind, found.shape, found.fill) == ("constant", (16,), DEFAULT_FILL)
+    error = refusal(write(tmp_path, scale_cohort_yaml=edited("cells:", TAPS)))
+    assert (error.expected, error.got) == ("the arguments that are constants (taps)", "none")
+
+
 TABLE = "  - {name: t, kind: pointers, to: [x, y], count: rows, step: cols}\ncells:"
 
 
@@ -170,7 +181,7 @@ def test_pointers_that_lead_nowhere_are_refused(tmp_path: Path, old: str, new: s
         ("operation: scale", "operation: scales", "the folder's name, scale", "write operation: scale"),
         ("plain: plain\n", "plain: none\n", "a route (plain, fast)", "name the fallback route"),
         ("block: [cols]}]}", "block: [cols]}], admits: 1 == 1}", "plain without admits", "remove admits"),
-        ("bits: own\n", "bits: own\nstate: [counter]\n", "an empty list", "remove it"),
+        ("bits: own\n", "bits: own\nstate: [counter]\n", "the arguments that are constants (none)", "name every"),
         ("reference.py:scale", "reference.py", "file.py:function", "write reference:"),
         ("reference.py:scale", "other.py:scale", "a regular file", "put it at cohorts/scale/other.py"),
         ("dispatcher_revision: 1", "dispatcher_revision: 0", "at least 1", "write a greater number"),

@@ -161,7 +161,68 @@ def test_a_device_without_addresses_refuses_a_table(pocl_session: MeasuringSessi
     assert "this device gives kernels no addresses to load" in refusal(pocl_session, step)
 
 
-@pytest.mark.parametrize("made", [with_addresses, batched])
+# Constants -----------------------------------------------------------------------------------------------------------
+
+TAPS = Argument(name="taps", kind="constant", dtype="float32", shape=(16,), align=16)
+FILTERED = b"""import numpy as np
+def add(cell, inputs):
+    return {'y': inputs['a'] * np.resize(inputs['taps'], 200)}
+"""
+HEADS = {
+    "opencl": ("", "__global float *y, __global const float *a, __constant float *taps"),
+    "cuda": ("__constant__ float taps[16];\n", "float *y, const float *a"),
+}
+MULTIPLY = "if (i < 200) y[i] = a[i] * taps[i % 16];"
+
+
+def filtered(on: Bed, before: str = "", body: str = MULTIPLY) -> Subject:
+    """Products with sixteen constants, which CUDA finds in the module and OpenCL behind a pointer."""
+    variable, head = HEADS[on.runtime]
+    text = f"{before or variable}{KERNEL[on.runtime]}({head}) {{ {INDEX[on.runtime]} {body} }}\n"
+    return on.plain(text.encode(), launches=(launch("y", "a", "taps"),), passed=(*BUFFERS, TAPS))
+
+
+def test_constants_are_read_where_the_runtime_keeps_them(any_bed: Bed) -> None:
+    about = filtered(any_bed)
+    assert judged(any_bed, about, FILTERED) == PASSES
+    timed = about.model_copy(update={"role": "candidate"})
+    assert not {"digests", "zones", "sets"} & set(not_held(any_bed.judge("trial", timed, FILTERED).verdict))
+
+
+def test_a_kernel_that_brings_its_own_constants_is_wrong(any_bed: Bed) -> None:
+    about = filtered(any_bed, body="if (i < 200) y[i] = a[i] * (i % 16);")
+    assert judged(any_bed, about, FILTERED, "numeric")["numeric"]["cap"] is False
+
+
+MISSING = "__constant__ float taps[17];\n"
+
+
+@pytest.mark.gpu
+def test_a_variable_that_a_kernel_changes_is_damage(cuda: Bed) -> None:
+    memory = "__device__ float taps[16];\n"
+    assert judged(cuda, filtered(cuda, memory), FILTERED) == PASSES
+    changed = filtered(cuda, memory, f"{MULTIPLY} if (i == 0) taps[3] += 1;")
+    assert judged(cuda, changed, FILTERED, "compile")["compile"] == {}
+    assert not_held(cuda.judge("digest", changed, FILTERED).verdict)["zones"] is False
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        (MISSING, "taps has 68 bytes, the contract's constant 64"),
+        (MISSING.replace("taps", "other"), "no variable taps"),
+    ],
+)
+def test_a_module_without_the_constant_is_refused(cuda: Bed, before: str, says: str) -> None:
+    name = "other" if "other" in before else "taps"
+    found = cuda.judge("digest", filtered(cuda, before, MULTIPLY.replace("taps", name)), FILTERED).measurement
+    assert found.loss is not None
+    assert (found.loss.how, found.loss.arm) == ("refused", "candidate")
+    assert says in found.loss.log
+
+
+@pytest.mark.parametrize("made", [with_addresses, batched, filtered])
 def test_host_gates_pass_what_only_a_board_can_run(cuda: Bed, made: Callable[[Bed], Subject]) -> None:
     found = judged(cuda, made(cuda), b"", "contract", "compile")
     assert found == {"contract": {}, "compile": {}}

@@ -293,6 +293,17 @@ def test_an_opencl_struct_is_known_by_its_types_name(name: str | None, holds: bo
     assert check(judged, "parameter_types").holds is holds
 
 
+TAPS = (*arguments(200), buffer("taps", "constant", 16))
+
+
+@pytest.mark.parametrize("space", ["__constant__", "__device__"])
+def test_a_constant_is_the_one_variable_that_a_module_may_keep(cuda: Bed, space: str) -> None:
+    text = f"{space} float taps[16];\n".encode() + cuda_text("if (i < n) y[i] = a[i] * taps[i % 16];")
+    assert not not_held(cuda.judge("compile", cuda.subject(text, passed=TAPS)).verdict)
+    other = b"__device__ float more[16];\n" + text.replace(b"= a[i]", b"= more[i % 16]")
+    assert not_held(cuda.judge("compile", cuda.subject(other, passed=TAPS)).verdict) == {"device_state": False}
+
+
 NAMED = kernel("add<float, 4>", grid=2)
 TEMPLATE = b"""template <typename T, int N> __global__ void add(T *y, const T *a, const T *b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

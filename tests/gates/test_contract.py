@@ -172,6 +172,16 @@ def test_the_nearest_tables_with_an_address_outside_a_buffer(about: Subject) -> 
     assert judged(about) == {"held": False}
 
 
+def test_constants_fit_into_constant_memory_and_are_no_parameters_of_cuda() -> None:
+    for toolkit, bytes_ in (("cuda-13.2", 28), ("pocl-3.0", 36)):
+        about = subject(toolkit, arguments=(*arguments(), buffer("c", "constant", 1 << 14)))
+        for limit, closed in ((bytes_, {}), (bytes_ - 1, {"parameters": False})):
+            assert judged(about.model_copy(update={"limits": limits(parameter_bytes=limit)})) == closed
+    taps = (buffer("c", "constant", 1 << 13), buffer("d", "constant", (1 << 13) + 1))
+    assert judged(subject("cuda-13.2", arguments=(*arguments(), *taps))) == {"held": False}
+    assert judged(subject(arguments=(*arguments(), taps[0]))) == {"kinds": False}
+
+
 def test_the_bytes_of_a_struct_count_as_parameters() -> None:
     about = with_struct(COUNT, TO_Y)
     for limit, closed in ((44, {}), (43, {"parameters": False})):

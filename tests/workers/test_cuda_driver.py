@@ -42,7 +42,7 @@ def test_every_extra_is_an_attribute_with_its_value() -> None:
 
 
 def test_a_changed_table_is_damage_at_its_place_in_the_arena() -> None:
-    watched = Watched(address=0, offset_bytes=4096, data=b"abcd")
+    watched = Watched(offset_bytes=4096, data=b"abcd")
     assert changed(watched, b"abcd") == Damage(bytes=0, first_offset=None)
     assert changed(watched, b"aXcX") == Damage(bytes=2, first_offset=4097)
 

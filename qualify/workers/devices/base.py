@@ -350,7 +350,7 @@ class Device(ABC):
         unknown = [name for name in names if name not in by_name]
         if unknown or len(by_name) != len(slots):
             raise StepRefused(f"{kernel.symbol}: no argument, or two, of the name {', '.join(unknown)}")
-        return tuple(self._bound(by_name[name], number) for name in names)
+        return tuple(self._bound(by_name[name], number) for name in names if by_name[name].symbol is None)
 
     def _bound(self, slot: Slot, number: int) -> Bound:
         if (slot.buffer is None) == (slot.value is None):

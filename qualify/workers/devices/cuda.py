@@ -40,7 +40,7 @@ from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, 
 from qualify.workers.devices.cuda_arguments import Watch
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_contention import Contention
-from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare, reached
+from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare, reached, variable_of
 from qualify.workers.devices.cuda_graphs import Graph, capture
 from qualify.workers.devices.cuda_harness import CudaHarness
 from qualify.workers.devices.cuda_residency import resident
@@ -60,10 +60,10 @@ class CudaDevice(Device):
         self._harness = CudaHarness(harness)
         self._device, self._stream = self._harness.device, self._harness.stream
         self._functions: dict[str, dict[str, Function]] = {}
-        self._modules: list[Any] = []
+        self._modules: dict[ArmName, Any] = {}
         self._graphs: list[Graph] = []
         self._known: dict[tuple[ArmName, int], tuple[tuple[object, ...], dict[int, list[Callable[[], None]]]]] = {}
-        self._captures: dict[ArmName, Graph] = {}
+        self._captures: dict[ArmName, tuple[Graph, Capture]] = {}
         self._contention: Contention | None = None
         self._memory = self._base = 0
         self._outside: tuple[tuple[int, int], ...] = ()
@@ -92,8 +92,7 @@ class CudaDevice(Device):
     # Steps -----------------------------------------------------------------------------------------------------------
 
     def _load(self, arm: ArmName, code: bytes, symbols: Mapping[str, str]) -> None:
-        module, self._functions[arm] = load(code, symbols)
-        self._modules.append(module)
+        self._modules[arm], self._functions[arm] = load(code, symbols)
 
     def _arena(self, size_bytes: int, zone_seed: str) -> None:
         """One allocation; the zone pattern also covers what alignment leaves of it before and behind the arena."""
@@ -112,11 +111,13 @@ class CudaDevice(Device):
     def _fill(self, place: Placement, recipe: Recipe) -> None:
         self._harness.fill(self._address(place), place, recipe)
         self._harness.wait()
+        self._watch.refilled(place)
 
     def _scrub(self, seed: str) -> None:
         self._harness.scrub_all(seed)
 
     def _run(self, step: Run) -> None:
+        self._restore(step, step.set)
         for launch in step.launches:
             try:
                 self._ready(step, launch, step.set, self._stream)()
@@ -124,6 +125,14 @@ class CudaDevice(Device):
             except DriverError as error:
                 what = launch.symbol if isinstance(launch, Kernel) else f"memset of {launch.memset}"
                 raise StepRefused(f"{what}: {error}") from error
+
+    def _restore(self, step: _Launching, number: int) -> None:
+        """Copy a set's constants to the variables of the arm's module; all sets of a session have the same."""
+        for slot in step.slots:
+            if slot.symbol is not None:
+                place = self._place(f"{slot.buffer}.{number}")
+                variable = variable_of(self._modules[step.arm], slot.symbol, place.size_bytes)
+                self._watch.constant(variable, place, self._address(place))
 
     def _bytes_of(self, bound: Bound) -> bytes:
         if isinstance(bound, bytes):
@@ -134,6 +143,7 @@ class CudaDevice(Device):
         try:
             lead_in = self._unit_calls(step, step.lead_in)
             timed = self._unit_calls(step, step.timed)
+            self._restore(step, step.timed[-1])
             self._before(step)  # Last, so that the host has little left to do while the board reads neutral memory.
             each = 1 if step.graph else step.passes * len(step.launches)
             calls = (len(lead_in) + len(timed)) * each + len(timed)
@@ -172,6 +182,7 @@ class CudaDevice(Device):
         try:
             self._forget_graphs()
             self._held = self._graph(step, step.sets), step.rounds
+            self._restore(step, step.sets[-1])
         except DriverError as error:
             raise StepRefused(f"{error}") from error
 
@@ -301,15 +312,18 @@ class CudaDevice(Device):
         try:
             old = self._captures.pop(step.arm, None)
             if old is not None:
-                old.forget()
-            self._captures[step.arm] = graph = capture(self._row(step, (step.set,)), self._stream)
+                old[0].forget()
+            graph = capture(self._row(step, (step.set,)), self._stream)
+            self._captures[step.arm] = graph, step
         except DriverError as error:
             raise StepRefused(f"{error}") from error
         return graph.census
 
     def _replay(self, arm: ArmName) -> None:
         try:
-            self._captures[arm].replay()
+            graph, step = self._captures[arm]
+            self._restore(step, step.set)
+            graph.replay()
             self._harness.wait()
         except DriverError as error:
             raise StepRefused(f"replay: {error}") from error
@@ -319,6 +333,7 @@ class CudaDevice(Device):
             if self._contention is None:
                 self._contention = Contention(self._harness)
             beside = self._contention
+            self._restore(step, step.set)
             other = beside.neutral() if step.beside is None else self._row(step, (step.beside,), beside.second)
             return beside.beside(self._row(step, (step.set,)), other, len(step.launches))
         except DriverError as error:

@@ -92,6 +92,17 @@ def _function(module: Any, symbol: str, name: str) -> Function:
     return Function(handle, symbol, _parameters(handle))
 
 
+def variable_of(module: Any, symbol: str, size_bytes: int) -> int:
+    """The address of a module's variable. Raises StepRefused if there is none of that name and size."""
+    try:
+        address, size = call(driver.cuModuleGetGlobal, module, symbol.encode())
+    except DriverError as error:
+        raise StepRefused(f"no variable {symbol} in the object: {error}") from error
+    if int(size) != size_bytes:
+        raise StepRefused(f"the variable {symbol} has {int(size)} bytes, the contract's constant {size_bytes}")
+    return int(address)
+
+
 def _parameters(handle: Any) -> tuple[tuple[int, int], ...]:
     """Every parameter's offset and size; the driver ends the list with an invalid value."""
     found: list[tuple[int, int]] = []
