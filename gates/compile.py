@@ -12,7 +12,7 @@ from qualify.contract import Argument, Struct
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, at_most, holds
 from qualify.model import Document, Hex64
 from qualify.objectcode import Built
-from qualify.passing import parameter_align, parameter_bytes, passed
+from qualify.passing import parameter_bytes, parameter_offset, passed
 from qualify.subject import Subject
 from qualify.type_names import TYPE_NAMES, same_type
 from qualify.verdict import Check, Note
@@ -212,8 +212,8 @@ def _layout(subject: Subject, wanted: tuple[Argument, ...], found: tuple[Passed,
     """Offsets and sizes of a parameter block in which everything lies at a multiple of its alignment."""
     end = 0
     for argument, parameter in zip(wanted, found, strict=False):
-        size, align = parameter_bytes(argument), parameter_align(argument)
-        offset = -(-end // align) * align
+        size = parameter_bytes(argument)
+        offset = parameter_offset(end, argument, parameter.offset_bytes)
         end = offset + size
         got = f"{argument.name} of {parameter.size_bytes} bytes at {parameter.offset_bytes}, not {size} at {offset}"
         if parameter.offset_bytes is None or parameter.size_bytes is None:

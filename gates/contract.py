@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 
+from qualify import targets
 from qualify.arena import BASE_ALIGN_BYTES, layout
 from qualify.contract import Argument, Kernel, Memset
 from qualify.elements import DTYPES
@@ -21,11 +22,13 @@ SURE_PARAMETER_BYTES = 256
 SURE_MEMORY_BYTES = 128 << 20
 #: CUDA boards from sm_75 on have 2 GiB and more, so that a target's host gates can judge most cells without its board.
 SURE_CUDA_MEMORY_BYTES = 1 << 30
+#: The first architecture whose hardware reads tensor maps.
+MAPS_SINCE = 90
 #: What every target has of constant memory.
 CONSTANT_BYTES = 1 << 16
 #: Kinds beyond buffers and scalars, by the runtimes that have them; a check asks where a contract has such a kind.
 HELD_KINDS: Mapping[str, frozenset[str]] = {
-    "cuda": frozenset({"struct", "pointers", "constant"}),
+    "cuda": frozenset({"struct", "pointers", "constant", "tensormap"}),
     "opencl": frozenset({"struct", "constant"}),
 }
 
@@ -100,6 +103,8 @@ def _held(subject: Subject) -> Iterator[Check]:
     """Kinds that this runtime has, and what they hold in its place."""
     has = HELD_KINDS.get(subject.domain.runtime, frozenset())
     missing = [f"{a.kind} {a.name}" for a in _holding(subject) if a.kind not in has]
+    if (targets.number(subject.domain.arch) or 0) < MAPS_SINCE:
+        missing += [f"tensormap {a.name} before sm_{MAPS_SINCE}" for a in _holding(subject) if a.kind == "tensormap"]
     if subject.domain.runtime != "cuda":
         missing += [f"{a.name}: the address of {each.to}" for a in _holding(subject) for each in pointers(a)]
     yield _none_of("kinds", missing, "kinds of arguments that the runtime has")

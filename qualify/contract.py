@@ -16,11 +16,9 @@ from pydantic import Field, StringConstraints, model_validator
 from qualify.domain import Runtime
 from qualify.model import Document, Hex64, Name, Ratio, Segment, absent
 
-ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct", "pointers", "constant"]
-#: Kinds that no runtime implements yet; refused by name.
-LATER_KINDS = ("tensormap",)
+ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct", "pointers", "constant", "tensormap"]
 #: Kinds whose bytes are the parameter itself; all others are buffers.
-BY_VALUE = frozenset({"scalar", "struct"})
+BY_VALUE = frozenset({"scalar", "struct", "tensormap"})
 ScratchInit = Literal["poison", "zero-by-route", "zero-at-load"]
 #: The same cell under other values or placement. Never another shape (R6.4).
 Variant = Literal["ordinary", "exceptional"]
@@ -86,12 +84,26 @@ class PointerTable(Document):
     step_bytes: Annotated[int, Field(ge=0)] = 0
 
 
+class TensorMap(Document):
+    """How hardware copies boxes of a buffer: sizes in elements, the fastest axis first.
+
+    `strides_bytes` are those of the axes behind the first, whose elements lie side by side. What lies outside is read
+    as zero.
+    """
+
+    of: Name
+    dims: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle_bytes: Literal[0, 32, 64, 128] = 0
+
+
 class Argument(Document):
     """One argument of the ABI, in order. `shape` is in elements, `align` in bytes; a scalar has a `value`.
 
-    A struct is a parameter of `shape` bytes, pointers are a buffer of addresses; `holds` describes both. Fields that
-    an argument of an older kind does not have are left out of its bytes, so that what was frozen without them is
-    spelled as it was.
+    Structs and tensor maps are parameters of `shape` bytes, pointers are a buffer of addresses; `holds` describes
+    them. Fields that an argument of an older kind does not have are left out of its bytes, so that what was frozen
+    without them is spelled as it was.
     """
 
     name: Name
@@ -102,7 +114,7 @@ class Argument(Document):
     fill: Fill | None = None
     value: Ratio | None = None
     init: ScratchInit | None = None
-    holds: Annotated[Struct | PointerTable | None, Field(exclude_if=absent)] = None
+    holds: Annotated[Struct | PointerTable | TensorMap | None, Field(exclude_if=absent)] = None
 
     @property
     def elements(self) -> int:

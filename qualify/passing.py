@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from fractions import Fraction
 
-from qualify.contract import Argument, Kernel, PointerMember, PointerTable, ScalarMember, Struct
+from qualify.contract import Argument, Kernel, PointerMember, PointerTable, ScalarMember, Struct, TensorMap
 from qualify.domain import Runtime
 from qualify.elements import DTYPES, encode
 from qualify.model import ratio
 
 POINTER_BYTES = 8
 #: Kinds whose elements the contract fills, poisons or leaves to a route: what an address may lead to.
+#: A cubin's parameters begin at a multiple of this in constant memory (0x160, 0x210, 0x380); offsets count from there.
+BANK_ALIGN = 16
+#: A tensor map as the driver encodes it, and what its hardware takes.
+MAP_BYTES, MAP_ALIGN, MAP_UNIT_BYTES, MAP_AXES, MAP_BOX = 128, 64, 16, 5, 256
 _DATA = frozenset({"input", "output", "inout", "scratch"})
 
 
@@ -36,8 +40,19 @@ def parameter_bytes(argument: Argument) -> int:
 
 
 def parameter_align(argument: Argument) -> int:
-    """What a parameter's place is a multiple of: its own size, or what a struct's type asks for."""
-    return argument.align if argument.kind == "struct" else parameter_bytes(argument)
+    """What a parameter's place is a multiple of: its own size, or what its type asks for."""
+    return argument.align if argument.kind in {"struct", "tensormap"} else parameter_bytes(argument)
+
+
+def parameter_offset(end: int, argument: Argument, told: int | None) -> int:
+    """Where in the block the parameter behind `end` lies.
+
+    Beyond BANK_ALIGN that depends on where the block begins, so the offset that an object tells is taken if it can be.
+    """
+    align = parameter_align(argument)
+    if align > BANK_ALIGN and told is not None and end <= told < end + align and told % BANK_ALIGN == 0:
+        return told
+    return -(-end // align) * align
 
 
 def scalar_bytes(dtype: str, value: str) -> bytes:
@@ -84,6 +99,8 @@ def faults(argument: Argument, arguments: Sequence[Argument]) -> Iterator[str]:
         yield from _struct_faults(argument, by_name)
     elif argument.kind == "pointers":
         yield from _table_faults(argument, by_name)
+    elif argument.kind == "tensormap":
+        yield from _map_faults(argument, by_name)
     elif argument.holds is not None:
         yield f"{argument.kind} {argument.name} holds what its kind does not"
 
@@ -137,3 +154,35 @@ def _table_faults(argument: Argument, by_name: Mapping[str, Argument]) -> Iterat
         last = (held.count - 1) * held.step_bytes
         if held.step_bytes % size or last + size > target.elements * size:
             yield f"{argument.name}: {held.count} addresses {held.step_bytes} bytes apart leave {name}"
+
+
+def _map_faults(argument: Argument, by_name: Mapping[str, Argument]) -> Iterator[str]:
+    """A box of a tensor inside its buffer, in units that the hardware copies."""
+    held, shape = argument.holds, (argument.dtype, argument.shape, argument.align)
+    if not isinstance(held, TensorMap) or shape != ("uint8", (MAP_BYTES,), MAP_ALIGN):
+        yield f"{argument.name} is no tensor map of {MAP_BYTES} bytes at a multiple of {MAP_ALIGN}"
+        return
+    target = by_name.get(held.of)
+    if target is None or target.kind not in _DATA or target.dtype not in DTYPES:
+        yield f"{argument.name} is a map of {held.of}, which is no buffer"
+        return
+    yield from (f"{argument.name}: {text}" for text in _box_faults(held, target, DTYPES[target.dtype].size_bytes))
+
+
+def _box_faults(held: TensorMap, target: Argument, size: int) -> Iterator[str]:
+    axes = len(held.dims)
+    if not 1 <= axes <= MAP_AXES or (len(held.strides_bytes), len(held.box)) != (axes - 1, axes):
+        yield f"{axes} axes with {len(held.strides_bytes)} strides and a box of {len(held.box)}"
+        return
+    if min(held.dims) < 1 or not all(1 <= side <= MAP_BOX for side in held.box):
+        yield f"a box of {list(held.box)} in {list(held.dims)}, sides are from 1 to {MAP_BOX}"
+        return
+    row = held.box[0] * size
+    if row % MAP_UNIT_BYTES or (held.swizzle_bytes and row > held.swizzle_bytes):
+        yield f"rows of {row} bytes with a swizzle of {held.swizzle_bytes}, they are multiples of {MAP_UNIT_BYTES}"
+    if target.align % MAP_UNIT_BYTES or any(each % MAP_UNIT_BYTES or each < 1 for each in held.strides_bytes):
+        yield f"a buffer at {target.align} with strides of {list(held.strides_bytes)}, not of {MAP_UNIT_BYTES} bytes"
+    steps = zip(held.dims, (size, *held.strides_bytes), strict=True)
+    end = size + sum((dim - 1) * step for dim, step in steps)
+    if end > target.elements * size:
+        yield f"its last element ends at {end} of {target.elements * size} bytes of {target.name}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from qualify.arena import layout
-from qualify.contract import Argument, Arm, PointerTable, Variant
+from qualify.contract import Argument, Arm, PointerTable, TensorMap, Variant
 from qualify.domain import Runtime
 from qualify.fill import recipe
 from qualify.passing import is_symbol, pointers, scalar_bytes, struct_bytes
@@ -107,6 +107,8 @@ def _slot(argument: Argument, runtime: Runtime) -> Slot:
     if argument.kind == "struct":
         patches = tuple(Patch(offset_bytes=each.offset_bytes, buffer=each.to) for each in pointers(argument))
         return Slot(argument=argument.name, value=struct_bytes(argument).hex(), patches=patches)
+    if isinstance(argument.holds, TensorMap):
+        return Slot(argument=argument.name, tensor=argument.holds)
     if argument.value is None:
         raise ValueError(f"{argument.name}: a scalar without a value")
     return Slot(argument=argument.name, value=scalar_bytes(argument.dtype, argument.value).hex())

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from qualify.contract import Kernel, Launch
+from qualify.contract import Kernel, Launch, TensorMap
 from qualify.domain import Board
 from qualify.model import Document, Hex16, Hex64, Json, Name
 
@@ -123,14 +123,16 @@ class Patch(Document):
 class Slot(Document):
     """One argument as launched: a buffer's name without its set, or a value's little-endian bytes in hex.
 
-    `patches` are the addresses that a value holds. With a `symbol`, the buffer is no parameter but copied to that
-    variable of the arm's module before the step's first launch; where zones are looked at, it must still be the same.
+    `patches` are the addresses that a value holds; a `tensor` is encoded by the device. With a `symbol`, the buffer is
+    no parameter but copied to that variable of the arm's module before the step's first launch; where zones are looked
+    at, it must still be the same.
     """
 
     argument: Name
     buffer: str | None = None
     value: str | None = None
     patches: tuple[Patch, ...] = ()
+    tensor: TensorMap | None = None
     symbol: Name | None = None
 
 

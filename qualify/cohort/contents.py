@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import get_args
 
 from qualify.arena import alignment
 from qualify.cohort.rows import ArgumentRow, CohortRow, PointerMemberRow, ScalarMemberRow
 from qualify.cohort.scope import Scope, check_formula
 from qualify.contract import (
-    LATER_KINDS,
     Argument,
     ArgumentKind,
     Cell,
@@ -22,12 +23,13 @@ from qualify.contract import (
     PointerTable,
     ScalarMember,
     Struct,
+    TensorMap,
 )
 from qualify.documents import Field, Source
 from qualify.elements import DTYPES, Dtype
 from qualify.fill import recipe
 from qualify.model import MAX_INTEGER, ratio
-from qualify.passing import faults
+from qualify.passing import MAP_ALIGN, MAP_BYTES, faults
 
 #: What a float input holds if its cohort names no fill: neither zero nor one is likely, and the mean is not zero, so
 #: that a sum, a mean or a norm that drops a part of its input does not come out right by symmetry.
@@ -50,6 +52,7 @@ _TAKES: Mapping[str, frozenset[str]] = {
     "struct": frozenset({"type", "size", "align", "members"}),
     "pointers": frozenset({"to", "count", "step", "align"}),
     "constant": frozenset({"dtype", "shape", "align", "fill"}),
+    "tensormap": frozenset({"of", "dims", "strides", "box", "swizzle"}),
 }
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "input": ("dtype", "shape"),
@@ -60,6 +63,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "struct": ("type", "size", "align", "members"),
     "pointers": ("to",),
     "constant": ("dtype", "shape"),
+    "tensormap": ("of", "dims", "box"),
 }
 
 
@@ -129,7 +133,11 @@ def check_arguments(source: Source, row: CohortRow, names: Iterable[str]) -> Non
     for index, item in enumerate(row.arguments):
         field: Field = ("arguments", index)
         _check_kind(source, field, item)
-        formulas = [((*field, "shape", at), text) for at, text in enumerate(item.shape or ())]
+        formulas = [
+            ((*field, name, at), text)
+            for name in ("shape", "dims", "strides", "box")
+            for at, text in enumerate(getattr(item, name) or ())
+        ]
         single = (("size", item.size), ("count", item.count), ("step", item.step))
         formulas += [((*field, name), text) for name, text in single if text is not None]
         values = [((*field, "value"), item.value)] if item.value is not None else []
@@ -144,9 +152,7 @@ def check_arguments(source: Source, row: CohortRow, names: Iterable[str]) -> Non
 def _check_kind(source: Source, field: Field, row: ArgumentRow) -> None:
     kinds = get_args(ArgumentKind)
     if row.kind not in kinds:
-        later = row.kind in LATER_KINDS
-        fix = f"{row.kind} is not supported yet; pass it as buffers and scalars" if later else "write one of these"
-        raise source.error((*field, "kind"), expected=", ".join(kinds), got=row.kind, fix=fix)
+        raise source.error((*field, "kind"), expected=", ".join(kinds), got=row.kind, fix="write one of these")
     given = row.model_fields_set - {"name", "kind"}
     for name in sorted(given - _TAKES[row.kind]):
         got = f"{name} of {row.kind} {row.name}"
@@ -210,11 +216,7 @@ def _struct(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) -> A
 def _pointers(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) -> Argument:
     """Addresses of buffers of one element type; `step` is in their elements."""
     to = row.to or ()
-    sizes = {
-        _dtype(scope, ("arguments", at, "dtype"), each.dtype or "uint8").size_bytes
-        for at, each in enumerate(whole.arguments)
-        if each.name in to
-    }
+    sizes = _element_bytes(scope, whole, to)
     count = scope.integer((*field, "count"), row.count or "1", least=1)
     step = scope.integer((*field, "step"), row.step or "0", least=0)
     if len(sizes) > 1:
@@ -226,6 +228,35 @@ def _pointers(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) ->
     held = PointerTable(to=to, count=count, step_bytes=step * max(sizes, default=1))
     shape = (len(to) * count,)
     return Argument(name=row.name, kind="pointers", dtype="uint64", shape=shape, align=row.align, holds=held)
+
+
+def _tensormap(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) -> Argument:
+    """A map of one buffer; `strides` are in its elements, by default those of axes that lie behind each other."""
+    sizes = {
+        name: tuple(
+            scope.integer((*field, name, at), text, least=1) for at, text in enumerate(getattr(row, name) or ())
+        )
+        for name in ("dims", "strides", "box")
+    }
+    strides = sizes["strides"] or tuple(accumulate(sizes["dims"][:-1], mul))
+    (size,) = _element_bytes(scope, whole, (row.of or "",)) or {1}
+    held = TensorMap(
+        of=row.of or "",
+        dims=sizes["dims"],
+        strides_bytes=tuple(each * size for each in strides),
+        box=sizes["box"],
+        swizzle_bytes=row.swizzle or 0,
+    )
+    return Argument(name=row.name, kind="tensormap", dtype="uint8", shape=(MAP_BYTES,), align=MAP_ALIGN, holds=held)
+
+
+def _element_bytes(scope: Scope, whole: CohortRow, names: Collection[str]) -> set[int]:
+    """The sizes of the elements of these arguments."""
+    return {
+        _dtype(scope, ("arguments", at, "dtype"), each.dtype or "uint8").size_bytes
+        for at, each in enumerate(whole.arguments)
+        if each.name in names
+    }
 
 
 def _members(scope: Scope, field: Field, row: ArgumentRow) -> Iterator[ScalarMember | PointerMember]:
@@ -244,6 +275,7 @@ def _members(scope: Scope, field: Field, row: ArgumentRow) -> Iterator[ScalarMem
 _HELD: Mapping[str, Callable[[Scope, Field, ArgumentRow, CohortRow], Argument]] = {
     "struct": _struct,
     "pointers": _pointers,
+    "tensormap": _tensormap,
 }
 
 

@@ -60,6 +60,11 @@ class ArgumentRow(Document):
     to: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     count: Formula | None = None
     step: Formula | None = None
+    of: Name | None = None
+    dims: tuple[Formula, ...] | None = None
+    strides: tuple[Formula, ...] | None = None
+    box: tuple[Formula, ...] | None = None
+    swizzle: Literal[0, 32, 64, 128] | None = None
 
 
 class KernelRow(Document):

@@ -7,7 +7,7 @@ import pytest
 
 from qualify import cohort
 from qualify.cohort.contents import DEFAULT_FILL
-from qualify.contract import PointerMember, PointerTable, ScalarMember, Struct
+from qualify.contract import PointerMember, PointerTable, ScalarMember, Struct, TensorMap
 from tests.cohort.bench import COHORT, FILES, changed_lines, edited, refusal, select, subject, write
 
 REPOSITORY = Path(__file__).parents[2]
@@ -116,6 +116,29 @@ def test_a_constant_is_filled_like_an_input_and_named_under_state(tmp_path: Path
     assert (error.expected, error.got) == ("the arguments that are constants (taps)", "none")
 
 
+MAP = "  - {name: m, kind: tensormap, of: x, dims: [cols, rows], box: [4, rows], swizzle: 128}\ncells:"
+
+
+def test_a_tensor_map_has_dense_strides_unless_it_says_so(tmp_path: Path) -> None:
+    only = COHORT.replace("  - {id: small, dtype: float32, rows: 1, cols: 3, timed: false}\n", "")
+    text = only.replace("[rows, cols]}\n  - {name: rows", "[rows, cols], align: 16}\n  - {name: rows")
+    found = subject(write(tmp_path, scale_cohort_yaml=text.replace("cells:", MAP)), "plain").arguments[-1]
+    assert (found.dtype, found.shape, found.align) == ("uint8", (128,), 64)
+    dense = TensorMap(of="x", dims=(4, 8), strides_bytes=(16,), box=(4, 8), swizzle_bytes=128)
+    assert found.holds == dense
+    wide = MAP.replace("dims: [cols, rows]", "dims: [cols, rows // 2], strides: [2 * cols]")
+    found = subject(write(tmp_path, scale_cohort_yaml=text.replace("cells:", wide)), "plain").arguments[-1]
+    assert found.holds == dense.model_copy(update={"dims": (4, 4), "strides_bytes": (32,)})
+    for old, new, says in (
+        ("of: x", "of: rows", "m is a map of rows, which is no buffer"),
+        ("dims: [cols, rows]", "dims: [cols, rows + 1]", "m: its last element ends at 144 of 128 bytes of x"),
+        ("swizzle: 128", "swizzle: 96", "96"),
+        ("box: [4, rows], ", "", "nothing"),
+    ):
+        broken = text.replace("cells:", MAP.replace(old, new))
+        assert says in str(refusal(write(tmp_path, scale_cohort_yaml=broken)).got)
+
+
 TABLE = "  - {name: t, kind: pointers, to: [x, y], count: rows, step: cols}\ncells:"
 
 
@@ -155,7 +178,7 @@ def test_pointers_that_lead_nowhere_are_refused(tmp_path: Path, old: str, new: s
         ("timed: false", "timed: no", "true or false", "write true or false"),
         ("timed: false", "runtime: cuda", "a name that is free", "rename"),
         ("{id: small, dtype: float32", "{id: small, dtype: float31", "float16, bfloat16, ", "write one of these"),
-        ("name: y, kind: output", "name: y, kind: tensormap", "input, output", "tensormap is not supported yet"),
+        ("name: y, kind: output", "name: y, kind: tensormap", "box, dims, of", "remove dtype"),
         ("name: y, kind: output", "name: y, kind: outptu", "input, output", "write one of these"),
         ("kind: output,", "kind: output, value: 3,", "align, dtype, shape", "remove value:"),
         ("kind: output,", "kind: output, fill: {normal: {mean: 0, scale: 1}},", "align, dtype", "remove fill:"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from qualify.arena import layout
-from qualify.contract import Argument, Kernel, PointerMember, PointerTable, ScalarMember, Struct
+from qualify.contract import Argument, Kernel, PointerMember, PointerTable, ScalarMember, Struct, TensorMap
 from qualify.sessions import MeasuringSession
 from qualify.steps import Arena, Table
 from qualify.subject import Subject
@@ -222,7 +222,59 @@ def test_a_module_without_the_constant_is_refused(cuda: Bed, before: str, says: 
     assert says in found.loss.log
 
 
-@pytest.mark.parametrize("made", [with_addresses, batched, filtered])
+# Tensor maps ---------------------------------------------------------------------------------------------------------
+
+BOXED = """
+struct alignas(64) Map {{ unsigned long long words[16]; }};
+{kernel}(float *y, const float *b, int n, const __grid_constant__ Map map) {{
+  __shared__ alignas(1024) float tile[{rows} * {cols}];
+  __shared__ alignas(8) unsigned long long barrier;
+  unsigned at = (unsigned)__cvta_generic_to_shared(&barrier), to = (unsigned)__cvta_generic_to_shared(tile), done;
+  if (threadIdx.x == 0) {{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at));
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(at), "r"({rows} * {cols} * 4));
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {{%2, %3}}], [%4];"
+        :: "r"(to), "l"(&map), "r"(0), "r"((int)blockIdx.x * {rows}), "r"(at) : "memory");
+  }}
+  __syncthreads();
+  do asm volatile("{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }}"
+      : "=r"(done) : "r"(at) : "memory"); while (!done);
+  int local = threadIdx.x, i = blockIdx.x * {rows} * {cols} + local;
+  if (i < n) y[i] = tile[{place}] + b[i];
+}}
+"""
+#: Rows of 20 floats in two boxes of five; and of eight, whose halves a swizzle of 32 bytes exchanges every 128 bytes.
+BOXES = {0: (5, 20, "local"), 32: (25, 8, "local ^ (local >> 5 & 1) << 2")}
+
+
+def boxed(cuda: Bed, swizzle_bytes: Literal[0, 32] = 0) -> Subject:
+    """Sums whose first input is copied by hardware."""
+    rows, cols, place = BOXES[swizzle_bytes]
+    held = TensorMap(
+        of="a", dims=(cols, 200 // cols), strides_bytes=(4 * cols,), box=(cols, rows), swizzle_bytes=swizzle_bytes
+    )
+    passed = Argument(name="m", kind="tensormap", dtype="uint8", shape=(128,), align=64, holds=held)
+    text = BOXED.format(kernel=KERNEL["cuda"], rows=rows, cols=cols, place=place).encode()
+    launched = kernel(grid=200 // (rows * cols), block=rows * cols, arguments=("y", "b", "n", "m"))
+    return cuda.plain(text, launches=(launched,), passed=(*arguments(200), passed))
+
+
+def swizzled(cuda: Bed) -> Subject:
+    return boxed(cuda, 32)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("made", [boxed, swizzled])
+def test_hardware_copies_boxes_of_the_launchs_set(cuda: Bed, made: Callable[[Bed], Subject]) -> None:
+    about = made(cuda)
+    assert judged(cuda, about, SUMS) == PASSES
+    timed = about.model_copy(update={"role": "candidate"})
+    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, SUMS).verdict))
+
+
+@pytest.mark.parametrize("made", [with_addresses, batched, filtered, boxed, swizzled])
 def test_host_gates_pass_what_only_a_board_can_run(cuda: Bed, made: Callable[[Bed], Subject]) -> None:
     found = judged(cuda, made(cuda), b"", "contract", "compile")
     assert found == {"contract": {}, "compile": {}}

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from gates.contract import CHECKS, ContractFacts, ContractGate, ContractSettings
-from qualify.contract import Argument, Launch, Memset, PointerMember, PointerTable, ScalarMember, Struct
+from qualify.contract import Argument, Launch, Memset, PointerMember, PointerTable, ScalarMember, Struct, TensorMap
+from qualify.domain import Domain
 from qualify.subject import Subject
 from tests.gates.build import LIMITS, NoBench, arguments, arm, buffer, check, kernel, not_held, subject, verdict
 
@@ -180,6 +181,45 @@ def test_constants_fit_into_constant_memory_and_are_no_parameters_of_cuda() -> N
     taps = (buffer("c", "constant", 1 << 13), buffer("d", "constant", (1 << 13) + 1))
     assert judged(subject("cuda-13.2", arguments=(*arguments(), *taps))) == {"held": False}
     assert judged(subject(arguments=(*arguments(), taps[0]))) == {"kinds": False}
+
+
+def with_map(arch: str = "sm_90", toolkit: str = "cuda-13.2", align: int = 16, **more: Any) -> Subject:
+    """A map of 1,000 floats as 50 rows of 20."""
+    made = {"of": "a", "dims": (20, 50), "strides_bytes": (80,), "box": (4, 256), **more}
+    held = Argument(name="m", kind="tensormap", dtype="uint8", shape=(128,), align=64, holds=TensorMap(**made))
+    passed = tuple(item.model_copy(update={"align": align}) for item in arguments())
+    return subject(toolkit, arguments=(*passed, held), domain=Domain(toolkit=toolkit, arch=arch))
+
+
+def test_a_tensor_map_passes_where_hardware_reads_it() -> None:
+    assert not judged(with_map())
+    assert not judged(with_map("sm_120", swizzle_bytes=32, box=(8, 1)))
+    assert judged(with_map("sm_89")) == {"kinds": False}
+    assert judged(with_map("virtual", "pocl-3.0")) == {"kinds": False}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        with_map(of="n"),
+        with_map(of="m"),
+        with_map(dims=(20, 51)),
+        with_map(dims=(21, 50)),
+        with_map(strides_bytes=(96,)),
+        with_map(strides_bytes=(72,)),
+        with_map(strides_bytes=()),
+        with_map(box=(4,)),
+        with_map(box=(3, 1)),
+        with_map(box=(4, 257)),
+        with_map(box=(4, 0)),
+        with_map(dims=(20, 0)),
+        with_map(swizzle_bytes=32, box=(12, 1)),
+        with_map(dims=(1,) * 6, strides_bytes=(16,) * 5, box=(4,) * 6),
+        with_map(align=8),
+    ],
+)
+def test_the_nearest_tensor_maps_that_no_hardware_reads(about: Subject) -> None:
+    assert judged(about) == {"held": False}
 
 
 def test_the_bytes_of_a_struct_count_as_parameters() -> None:

@@ -8,8 +8,9 @@ import pytest
 from cuda.bindings import driver
 
 from qualify.contract import Kernel
+from qualify.elements import DTYPES
 from qualify.steps import Damage
-from qualify.workers.devices.cuda_arguments import Watched, changed
+from qualify.workers.devices.cuda_arguments import Watched, changed, map_type
 from qualify.workers.devices.cuda_board import uuid_text
 from qualify.workers.devices.cuda_driver import configuration
 
@@ -39,6 +40,20 @@ def test_every_extra_is_an_attribute_with_its_value() -> None:
     assert (cluster.x, cluster.y, cluster.z) == (2, 5, 1)
     assert attributes["COOPERATIVE"].cooperative == 1
     assert attributes["PREFERRED_SHARED_MEMORY_CARVEOUT"].sharedMemCarveout == 0
+
+
+def test_every_element_type_has_a_tensor_maps_type_of_its_size() -> None:
+    names = {dtype: map_type(dtype).name.removeprefix("CU_TENSOR_MAP_DATA_TYPE_") for dtype in DTYPES}
+    assert {name: names[name] for name in ("float16", "bfloat16", "float32", "float64")} == {
+        "float16": "FLOAT16",
+        "bfloat16": "BFLOAT16",
+        "float32": "FLOAT32",
+        "float64": "FLOAT64",
+    }
+    others = {name: kind for name, kind in names.items() if not kind.endswith(name.upper())}
+    assert {name: int(kind.removeprefix("UINT")) for name, kind in others.items()} == {
+        name: DTYPES[name].bits for name in others
+    }
 
 
 def test_a_changed_table_is_damage_at_its_place_in_the_arena() -> None:

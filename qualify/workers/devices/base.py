@@ -13,7 +13,7 @@ from typing import ClassVar
 from blake3 import blake3
 
 from qualify.arena import gaps
-from qualify.contract import Kernel, Launch, Memset
+from qualify.contract import Kernel, Launch, Memset, TensorMap
 from qualify.domain import Board
 from qualify.elements import DTYPES
 from qualify.seeds import split
@@ -311,6 +311,10 @@ class Device(ABC):
         """Write addresses, and watch them from now on."""
         raise StepRefused(f"{place.buffer}: this device keeps no tables of addresses")
 
+    def _tensor_map(self, place: Placement, held: TensorMap) -> bytes:
+        """A buffer's map as it is passed."""
+        raise StepRefused(f"{place.buffer}: this device has no tensor maps")
+
     def _address(self, place: Placement) -> int:
         """Where a buffer starts, for a kernel that loads addresses from memory."""
         raise StepRefused(f"{place.buffer}: this device gives kernels no addresses to load")
@@ -353,8 +357,10 @@ class Device(ABC):
         return tuple(self._bound(by_name[name], number) for name in names if by_name[name].symbol is None)
 
     def _bound(self, slot: Slot, number: int) -> Bound:
-        if (slot.buffer is None) == (slot.value is None):
-            raise StepRefused(f"{slot.argument} is neither a buffer nor a value, or both")
+        if [slot.buffer, slot.value, slot.tensor].count(None) != 2:
+            raise StepRefused(f"{slot.argument} is not one of a buffer, a value and a tensor map")
+        if slot.tensor is not None:
+            return self._tensor_map(self._place(f"{slot.tensor.of}.{number}"), slot.tensor)
         if slot.buffer is not None:
             return self._place(f"{slot.buffer}.{number}")
         try:

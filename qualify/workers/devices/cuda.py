@@ -14,7 +14,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from qualify.arena import BASE_ALIGN_BYTES
-from qualify.contract import Kernel, Memset
+from qualify.contract import Kernel, Memset, TensorMap
 from qualify.domain import Board
 from qualify.errors import RigError
 from qualify.model import Json
@@ -37,7 +37,7 @@ from qualify.steps import (
     Unwritten,
 )
 from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
-from qualify.workers.devices.cuda_arguments import Watch
+from qualify.workers.devices.cuda_arguments import Watch, tensor_map
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_contention import Contention
 from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare, reached, variable_of
@@ -348,6 +348,9 @@ class CudaDevice(Device):
         count, first = self._harness.damage(self._memory, self._outside, self._seeded("zones"))
         around = Damage(bytes=count, first_offset=None if first is None else first - (self._base - self._memory))
         return self._watch.with_damage(around)
+
+    def _tensor_map(self, place: Placement, held: TensorMap) -> bytes:
+        return tensor_map(self._address(place), place.dtype, held)
 
     def _table(self, place: Placement, data: bytes) -> None:
         self._watch.table(place, self._address(place), data)
