@@ -52,10 +52,7 @@ class Table(Document):
 
 
 class Arena(Document):
-    """Allocate the session's one arena and write the zone pattern over all of it. Nothing is ever freed (R9.1).
-
-    `tables` are written then, once: like the zone pattern they are nobody's to change.
-    """
+    """Allocate the session's one arena, write the zone pattern over it, then tables. Nothing is ever freed (R9.1)."""
 
     do: Literal["arena"] = "arena"
     size_bytes: Annotated[int, Field(gt=0)]
@@ -124,8 +121,7 @@ class Slot(Document):
     """One argument as launched: a buffer's name without its set, or a value's little-endian bytes in hex.
 
     `patches` are the addresses that a value holds; a `tensor` is encoded by the device. With a `symbol`, the buffer is
-    no parameter but copied to that variable of the arm's module before the step's first launch; where zones are looked
-    at, it must still be the same.
+    no parameter but copied to that variable of the arm's module before the step's first launch, and kept by zones.
     """
 
     argument: Name

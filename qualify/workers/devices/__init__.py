@@ -6,7 +6,8 @@ import importlib.util
 
 from qualify.channel import Described
 from qualify.errors import RigError, UsageError
-from qualify.workers.devices.base import Device, StepRefused
+from qualify.workers.devices.base import Device
+from qualify.workers.devices.binding import StepRefused
 
 __all__ = ["Device", "StepRefused", "describe_board", "open_device"]
 

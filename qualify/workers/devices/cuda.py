@@ -36,7 +36,8 @@ from qualify.steps import (
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
+from qualify.workers.devices.base import Device, poison_of, rows
+from qualify.workers.devices.binding import Bound, StepRefused
 from qualify.workers.devices.cuda_arguments import Watch, tensor_map
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_contention import Contention

@@ -12,7 +12,7 @@ from qualify.contract import TensorMap
 from qualify.elements import DTYPES
 from qualify.passing import MAP_ALIGN, MAP_BYTES
 from qualify.steps import Damage, Placement
-from qualify.workers.devices.base import StepRefused
+from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, call
 from qualify.workers.devices.cuda_harness import CudaHarness
 

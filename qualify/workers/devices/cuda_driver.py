@@ -18,7 +18,7 @@ from cuda.bindings import driver
 
 from qualify.contract import Kernel
 from qualify.errors import RigError
-from qualify.workers.devices.base import StepRefused
+from qualify.workers.devices.binding import StepRefused
 
 #: Clusters of more blocks than this are not portable and need the function's attribute.
 PORTABLE_CLUSTER_BLOCKS = 8

@@ -19,7 +19,8 @@ from qualify.errors import RigError
 from qualify.fill import generate
 from qualify.patterns import poison_masks
 from qualify.steps import Placement, Poison, Recipe, Values, Zeros
-from qualify.workers.devices.base import CANARY_SEED, StepRefused
+from qualify.workers.devices.base import CANARY_SEED
+from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, ask, attribute, call, load, prepare
 
 HARNESS_SYMBOLS = (

@@ -8,7 +8,7 @@ from cuda.bindings import driver
 
 from qualify.contract import Kernel
 from qualify.model import Json
-from qualify.workers.devices.base import StepRefused
+from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, Function, call, prepare
 
 

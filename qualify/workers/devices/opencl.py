@@ -36,7 +36,8 @@ from qualify.steps import (
     Values,
 )
 from qualify.workers import pocl
-from qualify.workers.devices.base import Bound, Device, StepRefused, backlog, poison_of, rows
+from qualify.workers.devices.base import Device, backlog, poison_of, rows
+from qualify.workers.devices.binding import Bound, StepRefused
 from qualify.workers.devices.opencl_harness import Harness, Memory, rigged
 
 _BUSY_BYTES = 8 << 20  # What neutral work of a second queue reads in one go: some tenths of a millisecond.

@@ -41,7 +41,8 @@ from qualify.steps import (
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Bound, Device, StepRefused, poison_of, rows
+from qualify.workers.devices.base import Device, poison_of, rows
+from qualify.workers.devices.binding import Bound, StepRefused
 from qualify.workers.devices.simulated_kernels import Beside, Call, Memory, execute
 from qualify.workers.virtual import BOARD, LIMITS, Entry, Script
 

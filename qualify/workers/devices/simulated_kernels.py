@@ -14,7 +14,7 @@ import numpy as np
 
 from qualify.patterns import numpy_dtype
 from qualify.steps import Placement
-from qualify.workers.devices.base import StepRefused
+from qualify.workers.devices.binding import StepRefused
 from qualify.workers.virtual import Entry
 
 #: What the other queue does while a kernel runs.
