@@ -1,6 +1,7 @@
 """FNV-1a 64 on a device: a list of K buffers through the worker's own step, beside copying to the host and hashing.
 
-The device's digests are compared with the serial definition on the bytes that the device has. The host's side is what
+On a CUDA board the harness's two kernels for it are timed too, alone by the device's clock and whole. The device's
+digests are compared with the serial definition on the bytes that the device has. The host's side is what
 can be had without it: each buffer copied to pageable memory, then hashed by a serial loop in C, a buffer a thread.
 Rates are of bytes digested, by the parent's clock around the whole step, messages included.
 """
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any
 
 from qualify import arena, cuda_toolkits
 from qualify.bench import Rig
-from qualify.contract import Argument
+from qualify.contract import Argument, Kernel
 from qualify.sessions import MeasuringSession
 from qualify.steps import Arena, Digest, Digests, Fill, Poison, Read
 
@@ -66,6 +67,8 @@ def main() -> int:
     given = arguments()
     if given.host:
         return host(given.host)
+    if given.kernels:
+        return kernels(given.kernels)
     shapes = [Shape(count, given.mib * MIB) for count in given.counts]
     shapes.append(Shape(1, given.one_mib * MIB))
     with TemporaryDirectory() as folder, Rig.open(given.toolkit) as rig:
@@ -74,6 +77,11 @@ def main() -> int:
         print(f"{board}, {rig.domain} ({rig.toolkit_build})")
         print(line("buffers", COLUMNS))
         found = [measured(rig, shape, serial, given.rounds) for shape in shapes]
+        if rig.domain.runtime == "cuda":
+            code = Path(folder) / "harness"
+            code.write_bytes(rig._compilers.harness()[0])
+            for row in found:
+                row["equal"] &= all(compared(code, row, given.rounds))
     lists = [row["gb_per_s"] for row in found if row["shape"].count > 1]
     right = all(row["equal"] for row in found)
     reached = min(lists) >= TARGET_GB_PER_S
@@ -93,6 +101,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--one-mib", type=int, default=1024, help="of one buffer alone")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--host", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--kernels", nargs=4, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -106,14 +115,15 @@ def measured(rig: Rig, shape: Shape, serial: Path, rounds: int) -> dict[str, Any
             started_s = time.perf_counter()
             (record,) = session.run([step], TIMEOUT_S)
             took.append(time.perf_counter() - started_s)
-        equal = isinstance(record, Digests) and record.values == tuple(serial_digests(session, buffers, serial))
+        digests = record.values if isinstance(record, Digests) else ()
+        equal = digests == tuple(serial_digests(session, buffers, serial))
     seconds = statistics.median(took[1:])
     beside = copied_and_hashed(shape, serial) if rig.domain.runtime == "cuda" else None
     rate = shape.rate(seconds)
     host_side = ("-", "-") if beside is None else (f"{beside:.2f}", f"{rate / beside:.0f} x")
     cells = (f"{seconds * 1e3:.2f}", f"{rate:.1f}", *host_side, "yes" if equal else "NO")
     print(line(str(shape), cells), flush=True)
-    return {"shape": shape, "gb_per_s": rate, "equal": equal}
+    return {"shape": shape, "gb_per_s": rate, "equal": equal, "digests": digests}
 
 
 def line(first: str, cells: Sequence[str]) -> str:
@@ -130,6 +140,79 @@ def filled(session: MeasuringSession, shape: Shape) -> tuple[str, ...]:
     for number, buffer in enumerate(buffers):
         session.run([Fill(buffer=buffer, recipe=Poison(dtype="uint8", seed=f"{number:016x}"))], TIMEOUT_S)
     return buffers
+
+
+# The kernels of the harness ------------------------------------------------------------------------------------------
+
+
+def compared(code: Path, row: dict[str, Any], rounds: int) -> Iterator[bool]:
+    """A line for each kernel, and whether its digests are the step's, from a process that has the harness alone."""
+    shape: Shape = row["shape"]
+    words = (str(code), str(shape.count), str(shape.size_bytes), str(rounds))
+    done = subprocess.run(
+        [sys.executable, __file__, "--kernels", *words], check=True, stdout=subprocess.PIPE, text=True
+    )
+    for text in done.stdout.splitlines():
+        said = json.loads(text)
+        equal = tuple(said["digests"]) == row["digests"]
+        alone, whole = (f"{shape.rate(said[name]):.1f} GB/s" for name in ("kernel_s", "whole_s"))
+        print(f"{shape!s:<14} {said['kernel']:<18} alone {alone}, whole {whole}, {'equal' if equal else 'WRONG'}")
+        yield equal
+
+
+def kernels(words: Sequence[str]) -> int:
+    """Hash the shape's buffers by each kernel in turns, and say the medians and the digests."""
+    from qualify.workers.devices.cuda_fnv import FNV_CHAIN, FNV_LOOKBACK
+
+    count, size, rounds = (int(word) for word in words[1:])
+    harness = _clocked(Path(words[0]).read_bytes())
+    ranges = [(memory(size), size) for _ in range(count)]
+    for number, (address, _) in enumerate(ranges):
+        harness.poison([(address, size, Poison(dtype="uint8", seed=f"{number:016x}"))])
+    harness.wait()
+    found: dict[str, list[tuple[float, float, tuple[str, ...]]]] = {FNV_CHAIN: [], FNV_LOOKBACK: []}
+    for _ in range(rounds + 1):
+        for by, rows in found.items():
+            harness.clocked_s.clear()
+            started_s = time.perf_counter()
+            digests = harness.hashes(ranges, by)
+            rows.append((time.perf_counter() - started_s, sum(harness.clocked_s), digests))
+    for by, rows in found.items():
+        whole_s = statistics.median(row[0] for row in rows[1:])
+        kernel_s = statistics.median(row[1] for row in rows[1:])
+        same = {row[2] for row in rows}
+        digests = same.pop() if len(same) == 1 else ()
+        print(json.dumps({"kernel": by, "whole_s": whole_s, "kernel_s": kernel_s, "digests": digests}))
+    return 0
+
+
+def _clocked(code: bytes) -> Any:
+    """The harness, whose launches are timed by the device's clock."""
+    from cuda.bindings import driver
+
+    from qualify.workers.devices.cuda_harness import CudaHarness
+
+    class Clocked(CudaHarness):
+        clocked_s: list[float]
+
+        def launch(self, kernel: Kernel, *parameters: Any, stream: Any = None) -> None:
+            events = [checked(driver.cuEventCreate(0)) for _ in range(2)]
+            checked(driver.cuEventRecord(events[0], self.stream))
+            super().launch(kernel, *parameters, stream=stream)
+            checked(driver.cuEventRecord(events[1], self.stream))
+            checked(driver.cuEventSynchronize(events[1]))
+            self.clocked_s.append(float(checked(driver.cuEventElapsedTime(*events))) / 1e3)
+
+    made = Clocked(code)
+    made.clocked_s = []
+    return made
+
+
+def memory(size: int) -> int:
+    """So much of the device's memory."""
+    from cuda.bindings import driver
+
+    return int(checked(driver.cuMemAlloc(size)))
 
 
 # The host ------------------------------------------------------------------------------------------------------------
@@ -176,8 +259,8 @@ def host(words: Sequence[str]) -> int:
     function, count, size = hasher(Path(words[0])), int(words[1]), int(words[2])
     checked(driver.cuInit(0))
     checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(0))))))
-    memory = [checked(driver.cuMemAlloc(size)) for _ in range(count)]
-    for address in memory:
+    buffers = [memory(size) for _ in range(count)]
+    for address in buffers:
         checked(driver.cuMemsetD8(address, 0x5A, size))
     targets = [ctypes.create_string_buffer(size) for _ in range(min(count, os.cpu_count() or 1))]
     seconds = []
@@ -185,7 +268,7 @@ def host(words: Sequence[str]) -> int:
         for _ in range(2):
             started_s = time.perf_counter()
             running: list[Future[int]] = []
-            for number, address in enumerate(memory):
+            for number, address in enumerate(buffers):
                 if number >= len(targets):
                     running[number - len(targets)].result()
                 target = targets[number % len(targets)]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cuda.bindings import driver
 
 from qualify import program
 from qualify.arena import layout
@@ -19,6 +20,9 @@ from qualify.fill import generate
 from qualify.fnv import fnv1a64
 from qualify.gate import Loss, WorkerLost
 from qualify.steps import Census, Contend, Contended, Digest, Digests, Fill, Poison, Scrub
+from qualify.workers.devices.cuda_driver import call
+from qualify.workers.devices.cuda_fnv import FNV_CHAIN, FNV_LOOKBACK
+from qualify.workers.devices.cuda_harness import CudaHarness
 from tests.devices.beds import arena, bed, do, read, refusal, segment
 from tests.rigs import CUDA, HONEST, LAUNCH, SEED, Trial, sums
 
@@ -222,3 +226,34 @@ def test_digests_of_a_list_equal_serial_fnv_around_every_edge(rig: Rig) -> None:
     assert isinstance(record, Digests)
     whole = generate(recipe, max(SIZES))
     assert record.values == tuple(fnv1a64(whole[:size]) for size in SIZES)
+
+
+@pytest.fixture(scope="module")
+def harness(rig: Rig) -> Iterator[CudaHarness]:
+    """The harness without a worker, so that either of its kernels can be asked."""
+    made = CudaHarness(rig._compilers.harness()[0])
+    yield made
+    made.close()
+
+
+def poisoned(harness: CudaHarness, size: int, ahead: int) -> tuple[int, int]:
+    """Device memory of so many bytes of poison, so far behind a multiple of 256."""
+    address = int(call(driver.cuMemAlloc, size + ahead + 8)) + ahead
+    harness.poison([(address, size, Poison(dtype="uint8", seed=f"{size:016x}"))])
+    return address, size
+
+
+@pytest.mark.parametrize("by", [FNV_CHAIN, FNV_LOOKBACK])
+def test_both_kernels_equal_serial_fnv_at_every_place_and_length(harness: CudaHarness, by: str) -> None:
+    sizes = [*SIZES, 0, 1, 330 * TILE + 77]  # The last one has more tiles than run at a time.
+    ranges = [poisoned(harness, size, number % 17) for number, size in enumerate(sizes)]
+    wanted = tuple(fnv1a64(generate(Poison(dtype="uint8", seed=f"{size:016x}"), size)) for size in sizes)
+    assert harness.hashes(ranges, by) == wanted
+    assert tuple(harness.hashes([each], by)[0] for each in ranges) == wanted
+
+
+def test_both_kernels_agree_on_large_buffers_every_time(harness: CudaHarness) -> None:
+    ranges = [poisoned(harness, size, 0) for size in (1 << 28, (1 << 27) + 3)]
+    wanted = harness.hashes(ranges, FNV_CHAIN)
+    assert {harness.hashes(ranges, FNV_LOOKBACK) for _ in range(50)} == {wanted}
+    assert {harness.hashes(ranges[:1], FNV_LOOKBACK) for _ in range(50)} == {wanted[:1]}

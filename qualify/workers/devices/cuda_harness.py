@@ -22,6 +22,16 @@ from qualify.steps import Placement, Poison, Recipe, Values, Zeros
 from qualify.workers.devices.base import CANARY_SEED
 from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, ask, attribute, call, load, prepare
+from qualify.workers.devices.cuda_fnv import (
+    FNV_CHAIN,
+    FNV_LOOKBACK,
+    FNV_SHARED_BYTES,
+    FNV_THREADS,
+    FNV_TILE_BYTES,
+    Listed,
+    listed,
+    warps_back,
+)
 
 HARNESS_SYMBOLS = (
     "qualify_zone_fill",
@@ -33,11 +43,9 @@ HARNESS_SYMBOLS = (
     "qualify_flush",
     "qualify_copy",
     "qualify_fnv_tiles",
+    "qualify_fnv_ahead",
     "qualify_fnv_fold",
 )
-FNV_TILE_BYTES = 1 << 16
-FNV_THREADS = 512
-FNV_SHARED_BYTES = FNV_THREADS * 33 * 4  # A row of 32 words a thread, and one of padding.
 THREADS = 256
 MOST_UNITS = 1024  # Numbers of multiprocessors are far below.
 SCRUBS = 20  # A multiprocessor that no block comes to in so many launches does not run.
@@ -254,38 +262,24 @@ class CudaHarness:
 
     # Digests and checks ----------------------------------------------------------------------------------------------
 
-    def hashes(self, ranges: Sequence[tuple[int, int]]) -> tuple[str, ...]:
-        """FNV-1a 64 of a list of (address, bytes), all at once (R9.5)."""
-        import numpy as np
+    def hashes(self, ranges: Sequence[tuple[int, int]], by: str = FNV_CHAIN) -> tuple[str, ...]:
+        """FNV-1a 64 of a list of (address, bytes), all at once (R9.5); `by` is one of the two kernels."""
+        return self._hash_tiles(listed(ranges), by) if ranges else ()
 
-        if not ranges:
-            return ()
-        tiles = np.array([-(-size // FNV_TILE_BYTES) for _, size in ranges], dtype=np.uint64)
-        first = np.cumsum(tiles) - tiles
-        rows = b"".join(
-            address.to_bytes(8, "little") + size.to_bytes(8, "little") + int(start).to_bytes(8, "little")
-            for (address, size), start in zip(ranges, first, strict=True)
-        )
-        number, buffer = np.nonzero(np.arange(int(tiles.max()))[:, None] < tiles[None, :])
-        return self._hash_tiles(
-            rows, len(ranges), number.astype(np.uint32).tobytes(), buffer.astype(np.uint32).tobytes()
-        )
-
-    def _hash_tiles(self, rows: bytes, buffers: int, number: bytes, buffer: bytes) -> tuple[str, ...]:
+    def _hash_tiles(self, work: Listed, by: str) -> tuple[str, ...]:
         """Hash tiles in the order given, number first, buffer second; see fnv.cu for why that order."""
-        tiles = len(number) // 4
-        memory = self.upload(rows + bytes(8 * buffers + 8 * tiles + 8) + buffer + number + bytes(4 * tiles))
+        rows, buffers, tiles = work.rows, work.buffers, work.tiles
+        memory = self.upload(rows + bytes(8 * buffers + 8 * tiles + 8) + work.buffer + work.number + bytes(4 * tiles))
         digests = memory + len(rows)
         partial = digests + 8 * buffers
         ticket = partial + 8 * tiles
-        which, numbers, low = (ticket + 8 + 4 * tiles * part for part in range(3))
+        which, numbers, said = (ticket + 8 + 4 * tiles * part for part in range(3))
         if tiles:
-            grid = (min(tiles, 2 * self.units), 1, 1)
-            kernel = Kernel(
-                symbol="qualify_fnv_tiles", grid=grid, block=(FNV_THREADS, 1, 1), shared_bytes=FNV_SHARED_BYTES
-            )
+            blocks = min(tiles, 2 * self.units)
+            kernel = Kernel(symbol=by, grid=(blocks, 1, 1), block=(FNV_THREADS, 1, 1), shared_bytes=FNV_SHARED_BYTES)
+            back = ((warps_back(blocks, buffers), 4),) if by == FNV_LOOKBACK else ()
             head = ((memory, 8), (which, 8), (numbers, 8), (tiles, 4), (ticket, 8))
-            self.launch(kernel, *head, (low, 8), (partial, 8))
+            self.launch(kernel, *head, (said, 8), (partial, 8), *back)
         fold = Kernel(symbol="qualify_fnv_fold", grid=(buffers, 1, 1), block=(FNV_THREADS, 1, 1))
         self.launch(fold, (memory, 8), (partial, 8), (digests, 8))
         self.wait()

@@ -5,9 +5,12 @@
 // over the threads give every thread its incoming low byte. A thread then hashes its own bytes serially from that
 // byte alone; the rest of the incoming state is linear (times PRIME^length) and is folded in afterwards.
 //
-// A tile is 64 KiB: 512 threads of 128 bytes. Tiles of one buffer hand the low byte on in a chain; tiles of different
-// buffers do not wait for each other, so a list of buffers hides the hand-over. Blocks take tiles by ticket, number
-// first, buffer second: a tile only ever waits for one that a running block holds.
+// A tile is 64 KiB: 512 threads of 128 bytes. Blocks take tiles by ticket, number first, buffer second: a tile only ever
+// waits for one that a running block holds. There are two ways to hand the low byte on from tile to tile of a buffer.
+// In a chain (qualify_fnv_tiles) a tile waits for the whole byte before its first round; a list of buffers hides the
+// wait, one buffer does not. By look-back (qualify_fnv_ahead) a tile waits for one bit in each round: what every tile
+// before it adds to that bit, as far as the nearest one that knows the bit itself. Then the tiles of one buffer advance
+// together, each a little behind the one before.
 //
 // Inside a thread, bit j of plane word (w, k) is bit k of byte 4 j + w: 32 sub-chunks of 4 bytes advance together.
 
@@ -99,9 +102,21 @@ __device__ __forceinline__ u32 fnv_scan(u32 word) {
     return word;
 }
 
-// Copy a tile into padded rows. The first word may reach back, the last one ahead, by up to three bytes; the arena has
-// zones there.
+// Copy a tile into padded rows: 16 bytes at a time, all of a thread's on their way at once, where a whole tile is so
+// aligned. Else the first word may reach back, the last one ahead, by up to three bytes; the arena has zones there.
 __device__ __forceinline__ void fnv_load(u32 *rows, const u8 *source, u32 bytes) {
+    if (bytes == FNV_TILE_BYTES && !((u64)source & 15)) {
+        uint4 quads[FNV_THREAD_BYTES / 16];
+#pragma unroll
+        for (u32 i = 0; i < FNV_THREAD_BYTES / 16; i++) quads[i] = ((const uint4 *)source)[i * FNV_THREADS + threadIdx.x];
+#pragma unroll
+        for (u32 i = 0; i < FNV_THREAD_BYTES / 16; i++) {
+            const u32 word = 4 * (i * FNV_THREADS + threadIdx.x);
+            u32 *to = rows + (word / 32) * FNV_ROW_WORDS + word % 32;
+            to[0] = quads[i].x, to[1] = quads[i].y, to[2] = quads[i].z, to[3] = quads[i].w;
+        }
+        return;
+    }
     const u32 shift = 8u * (u32)((u64)source & 3);
     const u32 *words = (const u32 *)((u64)source & ~3ull);
     const u32 count = (bytes + 3) / 4;
@@ -112,14 +127,77 @@ __device__ __forceinline__ void fnv_load(u32 *rows, const u8 *source, u32 bytes)
     }
 }
 
-// The incoming low byte of this thread, given the tile's: eight rounds of a block-wide exclusive xor scan. `outgoing`
-// becomes the low byte after the tile, so that the next tile need not wait for this one's serial hashes.
-__device__ __forceinline__ u32 fnv_incoming(u32 (&m)[32], u32 valid_bytes, u32 tile_low, u32 (*parity)[FNV_WARPS],
-                                            u32 &outgoing) {
+// The low byte is handed on as a whole: `low` comes in, `outgoing` is what the next tile waits for.
+struct fnv_chain {
+    u32 low, outgoing;
+
+    __device__ __forceinline__ u32 bit(u32 k, u32 own) {
+        const u32 incoming = (low >> k) & 1u;
+        outgoing |= (incoming ^ own) << k;
+        return incoming;
+    }
+};
+
+// What a tile says of each bit: four bits of a word, from 4 k on. Its own term, then the bit after the tile.
+#define FNV_OWN 1u
+#define FNV_OWN_VALUE 2u
+#define FNV_AFTER 4u
+#define FNV_AFTER_VALUE 8u
+
+// The low byte is handed on bit by bit: look back over the tiles before this one. Only the owner writes a tile's word,
+// each time with more in it, and a reader needs nothing but the word, so no order between words is asked for.
+struct fnv_lookback {
+    volatile u32 *said;  // This tile's word, behind those of the tiles before it.
+    u32 number;          // Of the tile in its buffer.
+    u32 warps;           // How many warps look back, 32 tiles each.
+    u32 *found;          // Shared, a word a warp.
+    u32 word;
+
+    __device__ __forceinline__ u32 bit(u32 k, u32 own) {
+        word |= (FNV_OWN | (own ? FNV_OWN_VALUE : 0u)) << (4u * k);
+        if (threadIdx.x == 0) *said = word;
+        u32 incoming;
+        while (!seen(k, incoming)) __syncthreads();
+        word |= (FNV_AFTER | ((incoming ^ own) ? FNV_AFTER_VALUE : 0u)) << (4u * k);
+        if (threadIdx.x == 0) *said = word;
+        return incoming;
+    }
+
+    // Whether some tile in sight knows its bit already; then `incoming` is bit k before this tile, in every thread.
+    __device__ __forceinline__ bool seen(u32 k, u32 &incoming) {
+        const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+        if (warp < warps) {
+            const u32 mine = before(k);
+            const u32 after = __ballot_sync(0xffffffffu, mine & FNV_AFTER);
+            const u32 nearest = after ? __ffs(after) - 1 : 32u;
+            const u32 value = mine & (lane < nearest ? FNV_OWN_VALUE : lane == nearest ? FNV_AFTER_VALUE : 0u);
+            const u32 sum = __popc(__ballot_sync(0xffffffffu, value)) & 1u;
+            if (lane == 0) found[warp] = sum | (after ? 2u : 0u);
+        }
+        __syncthreads();
+        const u32 all = lane < warps ? found[lane] : 0u;
+        const u32 knows = __ballot_sync(0xffffffffu, all & 2u);
+        const u32 sums = __ballot_sync(0xffffffffu, all & 1u);
+        incoming = knows ? __popc(sums & (knows ^ (knows - 1u))) & 1u : 0u;
+        return knows != 0;
+    }
+
+    // What the tile that lies 1 + threadIdx.x before this one says of bit k; before a buffer's first lies the basis.
+    __device__ __forceinline__ u32 before(u32 k) const {
+        if (threadIdx.x >= number) return FNV_AFTER | (((FNV_BASIS >> k) & 1u) ? FNV_AFTER_VALUE : 0u);
+        u32 says;
+        while (!((says = said[-1 - (int)threadIdx.x] >> (4u * k)) & (FNV_OWN | FNV_AFTER))) __nanosleep(20);
+        return says;
+    }
+};
+
+// The incoming low byte of this thread: eight rounds of a block-wide exclusive xor scan. `carried` takes the tile's own
+// term of bit k and gives the bit that comes into the tile.
+template <typename Carried>
+__device__ __forceinline__ u32 fnv_incoming(u32 (&m)[32], u32 valid_bytes, u32 (*parity)[FNV_WARPS], Carried &carried) {
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     fnv_carry carries[FNV_UNIT] = {};
     u32 incoming = 0;
-    outgoing = 0;
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         // m[8 w + j] holds x_j = state ^ input for j < k and the input for j >= k.
@@ -139,10 +217,8 @@ __device__ __forceinline__ u32 fnv_incoming(u32 (&m)[32], u32 valid_bytes, u32 t
         if (lane == 0) parity[k & 1][warp] = __popc(ballot) & 1u;
         __syncthreads();
         const u32 warps = __ballot_sync(0xffffffffu, lane < FNV_WARPS && parity[k & 1][lane & (FNV_WARPS - 1u)]);
-        const u32 low = (tile_low >> k) & 1u;
-        const u32 carry = low ^ (__popc(warps & ((1u << warp) - 1u)) & 1u);
-        outgoing |= (low ^ (__popc(warps) & 1u)) << k;
-        const u32 start = carry ^ below;
+        const u32 low = carried.bit(k, __popc(warps) & 1u);
+        const u32 start = low ^ (__popc(warps & ((1u << warp) - 1u)) & 1u) ^ below;
         incoming |= start << k;
         const u32 spread = (inclusive ^ total) ^ (0u - start);
 #pragma unroll
@@ -166,24 +242,60 @@ __device__ __forceinline__ u64 fnv_serial(const u32 *row, u32 bytes, u64 h) {
     return h;
 }
 
-// `low[t]` becomes 256 + the low byte after tile t; `partial[t]` the tile's own term. Both start as zeros.
-extern "C" __global__ void __launch_bounds__(512, 2)
-qualify_fnv_tiles(const fnv_buffer *buffers, const u32 *tile_buffer, const u32 *tile_number, u32 tiles, u32 *ticket,
-                  volatile u32 *low, u64 *partial) {
-    extern __shared__ u32 rows[];
-    __shared__ u32 parity[2][FNV_WARPS];
-    __shared__ u64 sums[FNV_WARPS];
-    __shared__ u32 shared_ticket, shared_low;
-    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const u64 row_power = fnv_power(FNV_THREAD_BYTES);
-    const u64 rest_power = fnv_power((FNV_THREADS - 1u - threadIdx.x) * FNV_THREAD_BYTES);
+// One tile at a time of a buffer, by ticket. `partial[t]` becomes tile t's own term; `said` starts as zeros.
+struct fnv_work {
+    const fnv_buffer *buffers;
+    const u32 *tile_buffer, *tile_number;
+    u32 tiles;
+    u32 *ticket;
+    volatile u32 *said;
+    u64 *partial;
+};
+
+struct fnv_shared {
+    u32 parity[2][FNV_WARPS], found[FNV_WARPS];
+    u64 sums[FNV_WARPS];
+    u64 rest[FNV_THREADS];  // PRIME to the bytes of a whole tile behind each thread's; here, since registers are short.
+    u32 ticket, low;
+};
+
+// A tile's rows into bit planes: row 8 w + k holds bit k of byte w of each unit.
+__device__ __forceinline__ void fnv_planes(u32 (&m)[32], const u32 *row) {
+#pragma unroll
+    for (int j = 0; j < 32; j++) m[j] = row[j];
+    fnv_transpose(m);
+}
+
+// The tile's own term: its threads' serial hashes, each times what follows it.
+__device__ __forceinline__ void fnv_term(fnv_shared &shared, const u32 *row, u32 bytes, u32 valid, u32 incoming,
+                                         u64 *partial) {
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, mine = threadIdx.x * FNV_THREAD_BYTES;
+    const u64 h = fnv_serial(row, valid, incoming);
+    const bool whole = bytes == FNV_TILE_BYTES;
+    const u32 rest = bytes > mine + valid ? bytes - mine - valid : 0u;
+    const u64 row_power = whole ? fnv_power(FNV_THREAD_BYTES) : fnv_power(valid);
+    u64 term = (h - (u64)incoming * row_power) * (whole ? shared.rest[threadIdx.x] : fnv_power(rest));
+#pragma unroll
+    for (int d = 16; d; d >>= 1) term += __shfl_down_sync(0xffffffffu, term, d);
+    if (lane == 0) shared.sums[warp] = term;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u64 sum = 0;
+        for (u32 v = 0; v < FNV_WARPS; v++) sum += shared.sums[v];
+        *partial = sum;
+    }
+}
+
+template <bool AHEAD>
+__device__ __forceinline__ void fnv_tiles(const fnv_work &work, u32 warps, u32 *rows, fnv_shared &shared) {
+    shared.rest[threadIdx.x] = fnv_power((FNV_THREADS - 1u - threadIdx.x) * FNV_THREAD_BYTES);
     while (true) {
-        if (threadIdx.x == 0) shared_ticket = atomicAdd(ticket, 1u);
+        if (threadIdx.x == 0) shared.ticket = atomicAdd(work.ticket, 1u);
         __syncthreads();
-        const u32 turn = shared_ticket;
-        if (turn >= tiles) return;
-        const fnv_buffer buffer = buffers[tile_buffer[turn]];
-        const u32 number = tile_number[turn];
+        const u32 turn = shared.ticket;
+        if (turn >= work.tiles) return;
+        const fnv_buffer buffer = work.buffers[work.tile_buffer[turn]];
+        const u32 number = work.tile_number[turn];
         const u64 offset = (u64)number * FNV_TILE_BYTES;
         const u64 left = buffer.size_bytes - offset;
         const u32 bytes = left < FNV_TILE_BYTES ? (u32)left : FNV_TILE_BYTES;
@@ -194,36 +306,43 @@ qualify_fnv_tiles(const fnv_buffer *buffers, const u32 *tile_buffer, const u32 *
         const u32 valid = bytes > mine ? min(bytes - mine, FNV_THREAD_BYTES) : 0u;
         const u32 *row = rows + threadIdx.x * FNV_ROW_WORDS;
         u32 m[32];
-#pragma unroll
-        for (int j = 0; j < 32; j++) m[j] = row[j];
-        fnv_transpose(m);  // Row 8 w + k: bit k of byte w of each unit.
-
+        fnv_planes(m, row);
         const u64 tile = buffer.first_tile + number;
-        if (threadIdx.x == 0) {
-            u32 seen = FNV_BASIS & 0xffu;
-            if (number > 0)
-                while (!((seen = low[tile - 1]) & 256u)) __nanosleep(20);
-            shared_low = seen & 0xffu;
+        u32 incoming;
+        if (AHEAD) {
+            fnv_lookback carried = {work.said + tile, number, warps, shared.found, 0u};
+            incoming = fnv_incoming(m, valid, shared.parity, carried);
+        } else {
+            if (threadIdx.x == 0) {
+                u32 seen = 256u | (FNV_BASIS & 0xffu);
+                if (number > 0)
+                    while (!((seen = work.said[tile - 1]) & 256u)) __nanosleep(20);
+                shared.low = seen & 0xffu;
+            }
+            __syncthreads();
+            fnv_chain carried = {shared.low, 0u};
+            incoming = fnv_incoming(m, valid, shared.parity, carried);
+            if (threadIdx.x == 0) work.said[tile] = 256u | carried.outgoing;
         }
-        __syncthreads();
-        u32 outgoing;
-        const u32 incoming = fnv_incoming(m, valid, shared_low, parity, outgoing);
-        if (threadIdx.x == 0) low[tile] = 256u | outgoing;
-
-        const u64 h = fnv_serial(row, valid, incoming);
-        const bool whole = bytes == FNV_TILE_BYTES;
-        const u32 rest = bytes > mine + valid ? bytes - mine - valid : 0u;
-        u64 term = (h - (u64)incoming * (whole ? row_power : fnv_power(valid))) * (whole ? rest_power : fnv_power(rest));
-#pragma unroll
-        for (int d = 16; d; d >>= 1) term += __shfl_down_sync(0xffffffffu, term, d);
-        if (lane == 0) sums[warp] = term;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            u64 sum = 0;
-            for (u32 v = 0; v < FNV_WARPS; v++) sum += sums[v];
-            partial[tile] = sum;
-        }
+        fnv_term(shared, row, bytes, valid, incoming, work.partial + tile);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+qualify_fnv_tiles(const fnv_buffer *buffers, const u32 *tile_buffer, const u32 *tile_number, u32 tiles, u32 *ticket,
+                  u32 *said, u64 *partial) {
+    extern __shared__ u32 rows[];
+    __shared__ fnv_shared shared;
+    fnv_tiles<false>({buffers, tile_buffer, tile_number, tiles, ticket, said, partial}, 0u, rows, shared);
+}
+
+// `warps`, 1 to 16, is how far a tile looks back at once, 32 tiles each; more than run at a time are never needed.
+extern "C" __global__ void __launch_bounds__(512, 2)
+qualify_fnv_ahead(const fnv_buffer *buffers, const u32 *tile_buffer, const u32 *tile_number, u32 tiles, u32 *ticket,
+                  u32 *said, u64 *partial, u32 warps) {
+    extern __shared__ u32 rows[];
+    __shared__ fnv_shared shared;
+    fnv_tiles<true>({buffers, tile_buffer, tile_number, tiles, ticket, said, partial}, warps, rows, shared);
 }
 
 // One block a buffer: fold the tiles' terms, h = h * PRIME^bytes + term, in order.
