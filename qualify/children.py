@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from qualify import scratch
 from qualify.channel import (
     MAX_MESSAGE_BYTES,
     Announce,
@@ -118,7 +118,7 @@ class Child:
         self._status: int | None = None
         self._lock = threading.Lock()
         self._busy = False  # While a thread uses the channel, nobody else may close its descriptor.
-        self._folder = Path(tempfile.mkdtemp(prefix="qualify-"))
+        self._folder = scratch.folder()
         self._socket, theirs = socket.socketpair()
         try:
             self._process, printed = _fork(job, template, self._folder, theirs.fileno())

@@ -14,13 +14,13 @@ import site
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qualify import scratch
 from qualify.errors import RigError
 
 LOAD_TIMEOUT_S = 60.0
@@ -74,7 +74,7 @@ class Template:
     def __init__(self, kind: str, name: str, variables: Mapping[str, str], tools: Mapping[str, Path]) -> None:
         """Start the process and await its libraries. Raises RigError with what it printed if they do not load."""
         self._lock = threading.Lock()
-        self._folder = Path(tempfile.mkdtemp(prefix="qualify-"))
+        self._folder = scratch.folder()
         make_folders(self._folder, tools)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self._folder / "log").open("wb") as log:
