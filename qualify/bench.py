@@ -184,6 +184,7 @@ class Rig:
         """End every worker. From any thread, and again; whoever waits for one gets RigError, blaming no kernel."""
         self._closed.set()
         self._nursery.close()
+        self._compilers.close()
         if self._watched is not None:
             self._watched.close()
 

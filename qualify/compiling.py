@@ -1,16 +1,19 @@
 """Compile workers of one toolkit, one a core, and what they made of each module of a run.
 
-What was made is kept by identity for the whole run, losses too: a module that is lost once is not tried again.
+What was made is kept by identity for the whole run, losses too: a module that is lost once is not tried again. Objects
+wait on disk: a thousand candidates have gigabytes of them, and one or two are needed at a time.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import shutil
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+from qualify import scratch
 from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
 from qualify.children import Child, ChildLost, Job, Nursery
 from qualify.contract import Composed
@@ -38,7 +41,8 @@ class Compilers:
         self._lock = threading.Lock()
         self._harness_lock = threading.Lock()
         self._harness: tuple[bytes, ...] | None = None
-        self._made: dict[str, Future[tuple[Built, bytes | None]]] = {}
+        self._made: dict[str, Future[Built]] = {}
+        self._objects = scratch.folder()
 
     def describe(self) -> Described:
         """What a compile worker says of itself; its build with the digest that it does not know. Raises RigError."""
@@ -74,9 +78,10 @@ class Compilers:
                 future = mine = self._made[composed.identity] = Future()
         if mine is not None:
             self._make(composed, mine)
-        return future.result()
+        built = future.result()
+        return built, self._kept(composed.identity, built)
 
-    def _make(self, composed: Composed, future: Future[tuple[Built, bytes | None]]) -> None:
+    def _make(self, composed: Composed, future: Future[Built]) -> None:
         """Compile, and keep the answer or the loss. An error of the rig's own is not kept."""
         try:
             future.set_result(self._compile(composed))
@@ -88,12 +93,37 @@ class Compilers:
             future.set_exception(error)
             raise
 
-    def _compile(self, composed: Composed) -> tuple[Built, bytes | None]:
+    def _compile(self, composed: Composed) -> Built:
         fragments = [composed.fragments[fragment.path] for fragment in composed.module.fragments]
         answer, data = self._ask(Compile(module=composed.module), fragments, MAX_OBJECT_BYTES)
         if not isinstance(answer, Compiled) or not _consistent(answer.built, data):
             raise ChildLost("protocol", 0, "an answer that is no compiler's")
-        return answer.built, data[0] if data else None
+        if data:
+            self._keep(composed.identity, data[0])
+        return answer.built
+
+    def _keep(self, identity: str, data: bytes) -> None:
+        try:
+            (self._objects / identity).write_bytes(data)
+        except OSError as error:
+            fix = "give the temporary folder space, or name another one in TMPDIR"
+            raise RigError(f"expected to keep an object in {self._objects}, got {error.strerror}", fix=fix) from error
+
+    def _kept(self, identity: str, built: Built) -> bytes | None:
+        """The object of a module. Raises RigError if it is not there any more as it was made."""
+        if built.object_blake3 is None:
+            return None
+        try:
+            data = (self._objects / identity).read_bytes()
+        except OSError as error:
+            raise RigError(f"an object is gone: {error}", fix="run again; leave the temporary folder alone") from error
+        if content(data) != built.object_blake3:
+            raise RigError(f"the object {built.object_blake3} has changed on disk", fix="run again on a sound disk")
+        return data
+
+    def close(self) -> None:
+        """Let the objects go; the workers are the nursery's."""
+        shutil.rmtree(self._objects, ignore_errors=True)
 
     def _ask(self, message: Request, buffers: Sequence[bytes], limit_bytes: int) -> tuple[Reply, tuple[bytes, ...]]:
         """Ask an idle worker, or a new one; whatever goes wrong, that worker is not used again."""

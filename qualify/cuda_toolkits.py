@@ -116,7 +116,7 @@ def digest(toolkit: ToolkitFiles, cache: Path | None = None) -> str:
         paths = sorted(_contents(toolkit))
         seen = blake3(derive_key_context=_CONTENTS)
         for name, path in paths:
-            found = path.stat()
+            found = os.stat(path)
             figures = (found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
             seen.update(f"{name}\0{figures}\n".encode())
         kept = (cache or cache_folder()) / "toolkit-digests" / seen.hexdigest()
@@ -126,22 +126,21 @@ def digest(toolkit: ToolkitFiles, cache: Path | None = None) -> str:
         raise RigError(f"expected every file of the toolkit to be readable, got {error}", fix=fix) from error
 
 
-def _contents(toolkit: ToolkitFiles) -> Iterator[tuple[str, Path]]:
+def _contents(toolkit: ToolkitFiles) -> Iterator[tuple[str, str]]:
     """Every file that decides what a build is, by its name in the toolkit."""
     for path in (toolkit.library, toolkit.builtins):
-        yield path.name, path
+        yield path.name, str(path)
     for folder in toolkit.includes:
         if not {*folder.parents} & {*toolkit.includes}:
             for root, _, names in os.walk(folder):
-                for name in names:
-                    path = Path(root) / name
-                    yield str(path.relative_to(folder)), path
+                inner = root[len(str(folder)) :].lstrip("/")
+                yield from ((os.path.join(inner, name), os.path.join(root, name)) for name in names)
 
 
-def _digest_of(paths: list[tuple[str, Path]]) -> str:
+def _digest_of(paths: list[tuple[str, str]]) -> str:
     whole = blake3(derive_key_context=_CONTENTS)
     for name, path in paths:
-        whole.update(f"{name}\0".encode() + blake3(path.read_bytes()).digest())
+        whole.update(f"{name}\0".encode() + blake3(Path(path).read_bytes()).digest())
     return whole.hexdigest()[:16]
 
 

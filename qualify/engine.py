@@ -47,10 +47,10 @@ class Progress(Protocol):
 
 @dataclass
 class _State:
-    """What the engine knows of one subject: its measurements and why it is closed, if it is."""
+    """What the engine knows of one subject: the gates that measured it and why it is closed, if it is."""
 
     planned: Planned
-    measured: dict[str, tuple[Measurement, str]] = field(default_factory=dict)
+    measured: set[str] = field(default_factory=set)
     closed: str | None = None
 
     @property
@@ -115,8 +115,9 @@ class Execution:
     def _measure(self, node: Node, state: _State) -> tuple[Measurement, Mapping[str, bytes]]:
         """One gate's facts about one subject; whatever goes wrong becomes the measurement's state."""
         gate = self.gates[node.gate]
-        needed = {need: state.measured[need] for need in node.needs if need in state.measured}
-        bench = self.rig.bench(state.planned.subject, needed)
+        subject = state.planned.subject
+        needed = {need: self.run.measurement(subject, need) for need in node.needs if need in state.measured}
+        bench = self.rig.bench(subject, needed)
         started_ns = time.monotonic_ns()
         made = self._attempt(gate, state.planned, bench, gate.rule.settings.parse(canonical_bytes(node.settings)))
         measurement = made.model_copy(
@@ -155,7 +156,7 @@ class Execution:
         """Write, read back, decide; anything but a pass closes the subject."""
         subject = state.planned.subject
         written = self.run.record(subject, measurement, series)
-        state.measured[node.gate] = written, self.run.measurement_sha256(subject, node.gate)
+        state.measured.add(node.gate)
         verdict = decide(node, subject, written, series, rules_of(self.gates[node.gate]))
         self.progress.decided(state.planned, node.gate, verdict)
         if verdict.outcome != "pass":

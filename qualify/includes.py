@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -142,6 +142,8 @@ _TOKEN = re.compile(
       | (?P<number>\.?[0-9](?:[eEpP][+-]|[0-9A-Za-z_.])*)
       | (?P<word>[A-Za-z_$][A-Za-z0-9_$]*)
       | (?P<newline>\n)
+      | (?P<blank>[ \t\v\f]+)
+      | (?P<sign>[][(){};,=+*&|<>!~^%?:\#-]+)
       | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -150,17 +152,22 @@ _TOKEN = re.compile(
 def _logical_lines(text: str, splices: list[int]) -> Iterator[tuple[int, str]]:
     """Each line after splicing, a blank for every comment, with the number of the line where its first token is."""
     newlines = [match.start() for match in re.finditer("\n", text)]
+
+    def line(token: re.Match[str]) -> int:
+        return 1 + bisect_left(newlines, token.start()) + bisect_right(splices, token.start())
+
     made: list[str] = []
     start, empty = 1, True
     for token in _TOKEN.finditer(text):
-        line = 1 + bisect_left(newlines, token.start()) + bisect_right(splices, token.start())
-        _check_token(line, token)
-        start = line if empty else start
-        if token["newline"]:
+        kind = token.lastgroup
+        if kind in _CHECKED:
+            _check_token(line, token)
+        start = line(token) if empty else start
+        if kind == "newline":
             yield start, "".join(made)
             made, empty = [], True
         else:
-            made.append(" " if token["comment"] else token.group())
+            made.append(" " if kind == "comment" else token.group())
             empty = empty and made[-1].isspace()
     yield start, "".join(made)
 
@@ -171,12 +178,17 @@ _ASSEMBLER_READS = re.compile(r"\.inc(bin|lude)\b")
 _PRAGMA_LITERAL = re.compile(r'\s*\(\s*"([^"\\]*)"\s*\)')
 
 
-def _check_token(line: int, token: re.Match[str]) -> None:
+#: The kinds of tokens that may be refused.
+_CHECKED = frozenset({"word", "unended", "number", "string", "other"})
+
+
+def _check_token(line: Callable[[re.Match[str]], int], token: re.Match[str]) -> None:
     """Refuse tokens that reach for files, or that would hide or show a directive to one compiler only."""
     kind, spelled = token.lastgroup, token.group()
     after = token.string[token.end() : token.end() + 1]
     if kind == "word":
-        _check_word(line, token, after)
+        if spelled.startswith("_") or after == '"':
+            _check_word(line(token), token, after)
         return
     got = None
     if kind == "unended":
@@ -188,7 +200,9 @@ def _check_token(line: int, token: re.Match[str]) -> None:
     elif kind == "string" and _ASSEMBLER_READS.search(spelled):
         got = "an assembler directive that reads a file"
     if got:
-        raise IncludeError(line, expected="text that every compiler reads alike", got=got, fix="write it without")
+        raise IncludeError(
+            line(token), expected="text that every compiler reads alike", got=got, fix="write it without"
+        )
 
 
 def _check_word(line: int, token: re.Match[str], after: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from qualify.domain import Domain, Trust
 from qualify.errors import DocumentError
 from qualify.gate import Facts, Gate, Measurement, Rule, Series, SeriesRef, Settings
-from qualify.model import Document, Segment, canonical_bytes
+from qualify.model import Document, Segment, canonical_by_items, canonical_bytes
 from qualify.plan import Node, Plan, Planned
 from qualify.subject import Role, Subject
 from qualify.verdict import Check, Note, Outcome, Verdict, combine
@@ -145,6 +145,10 @@ class RunVerdict(Document):
     reasons: tuple[str, ...]
     subjects: tuple[SubjectVerdict, ...]
 
+    def canonical(self) -> bytes:
+        """The document's bytes, a subject at a time."""
+        return canonical_by_items(self, "subjects")
+
 
 def judge_subject(
     plan: Plan,
@@ -182,9 +186,12 @@ def judge_subject(
 
 def judge_run(plan: Plan, ended: str, measured: Measured, gates: Mapping[str, Rules]) -> RunVerdict:
     """verdict.json of a run, from its plan and its measurements alone."""
-    subjects = tuple(
-        judge_subject(plan, planned, measured.get(planned.subject.key, {}), gates) for planned in plan.subjects
-    )
+    judged = (judge_subject(plan, planned, measured.get(planned.subject.key, {}), gates) for planned in plan.subjects)
+    return conclude(plan, ended, tuple(judged))
+
+
+def conclude(plan: Plan, ended: str, subjects: tuple[SubjectVerdict, ...]) -> RunVerdict:
+    """verdict.json of a run whose planned subjects are judged, in the plan's order."""
     reasons = tuple(_why_not_admissible(plan, ended, subjects))
     return RunVerdict(
         run=plan.run,

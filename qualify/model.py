@@ -113,6 +113,21 @@ class Document(BaseModel):
         return document
 
 
+def canonical_by_items(document: Document, name: str) -> bytes:
+    """The canonical bytes of a document with one long list of documents, an item at a time.
+
+    Whole, a plan or a verdict of a thousand subjects takes ten times its bytes in values.
+    """
+    rest = document.model_dump(mode="json", exclude={name})
+    before, after = (
+        canonical_bytes({key: value for key, value in rest.items() if (key < name) == first})[1:-2]
+        for first in (True, False)
+    )
+    items = b",".join(item.canonical()[:-1] for item in getattr(document, name))
+    listed = canonical_bytes(name)[:-1] + b":[" + items + b"]"
+    return b"{" + b",".join(filter(None, (before, listed, after))) + b"}\n"
+
+
 def check_shape(data: bytes, limit_bytes: int) -> None:
     """Refuse by size and by nesting before any parser sees the bytes. Raises DocumentError."""
     if len(data) > limit_bytes:

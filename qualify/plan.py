@@ -6,7 +6,7 @@ from typing import Literal
 
 from qualify.domain import Board, Domain
 from qualify.gate import Measurement
-from qualify.model import Document, Hex64, Json, Name, Ratio, Segment
+from qualify.model import Document, Hex64, Json, Name, Ratio, Segment, canonical_by_items
 from qualify.subject import Subject
 
 __all__ = ["FallsBack", "Measurement", "Node", "Omitted", "Plan", "Planned", "RunRecord"]
@@ -75,6 +75,10 @@ class Plan(Document):
     falls_back: tuple[FallsBack, ...]
     seed_sha256: Hex64
     inputs_sha256: dict[str, Hex64]
+
+    def canonical(self) -> bytes:
+        """The document's bytes, a subject at a time."""
+        return canonical_by_items(self, "subjects")
 
     def node(self, gate: str) -> Node:
         """The node of a planned gate. Raises KeyError for any other name."""

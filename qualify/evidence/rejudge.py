@@ -17,7 +17,7 @@ from qualify.errors import DocumentError
 from qualify.evidence import layout
 from qualify.evidence.problems import Problem, ProblemError
 from qualify.gate import Measurement
-from qualify.judgement import JUDGEMENT, Rules, RunVerdict, SubjectVerdict, judge_run
+from qualify.judgement import JUDGEMENT, Rules, RunVerdict, SubjectVerdict, conclude, judge_subject
 from qualify.model import MAX_DOCUMENT_BYTES, Document, check_shape
 from qualify.plan import Plan, Planned, RunRecord
 
@@ -65,23 +65,22 @@ class Judged:
 
 
 def rejudge(plan: Plan, record: RunRecord, files: Files, gates: Mapping[str, Rules]) -> Judged:
-    """Read every measurement of a plan and judge it again."""
-    problems: list[Problem] = []
-    measured = {planned.subject.key: _measurements(planned, files, problems) for planned in plan.subjects}
-    series = frozenset(
-        layout.series_path(key, gate, name)
-        for key, found in measured.items()
-        for gate, (_, values) in found.items()
-        for name in values
-    )
-    unknown = list(_unknown_rules(plan, measured, gates))
-    if unknown or problems:
-        return Judged(None, series, (*problems, *unknown))
-    verdict = judge_run(plan, record.ended, measured, gates)
+    """Read every measurement of a plan and judge it again, one subject's in memory at a time."""
+    unread, wrong = [*_unknown_judgement(plan)], list[Problem]()
+    series: set[str] = set()
+    judged: list[SubjectVerdict] = []
     for planned in plan.subjects:
-        problems += _wrong_uses(plan, planned, measured[planned.subject.key], files)
-    problems += _wrong_order(plan, record, verdict)
-    return Judged(verdict, series, tuple(problems))
+        key = planned.subject.key
+        found = _measurements(planned, files, unread)
+        series |= {layout.series_path(key, gate, name) for gate, (_, values) in found.items() for name in values}
+        unread += _unknown_rules(plan, key, found, gates)
+        if not unread:
+            judged.append(judge_subject(plan, planned, found, gates))
+            wrong += _wrong_uses(plan, planned, found, files)
+    if unread:
+        return Judged(None, frozenset(series), tuple(unread))
+    verdict = conclude(plan, record.ended, tuple(judged))
+    return Judged(verdict, frozenset(series), (*wrong, *_wrong_order(plan, record, verdict)))
 
 
 def _measurements(planned: Planned, files: Files, problems: list[Problem]) -> Found:
@@ -118,17 +117,17 @@ def _series(key: tuple[str, str], measurement: Measurement, files: Files) -> dic
     return series
 
 
-def _unknown_rules(
-    plan: Plan, measured: Mapping[tuple[str, str], Found], gates: Mapping[str, Rules]
-) -> Iterator[Problem]:
+def _unknown_judgement(plan: Plan) -> Iterator[Problem]:
     if plan.judgement != JUDGEMENT:
         yield Problem(layout.PLAN, "V07", f"expected judgement {JUDGEMENT}, got {plan.judgement}")
-    for key, found in measured.items():
-        for gate, (measurement, _) in found.items():
-            rule = plan.node(gate).rule
-            if measurement.state == "measured" and rule not in gates.get(gate, {}):
-                path = layout.measurement_path(key, gate)
-                yield Problem(path, "V07", f"rule {rule} of {gate} is unknown to this version")
+
+
+def _unknown_rules(plan: Plan, key: tuple[str, str], found: Found, gates: Mapping[str, Rules]) -> Iterator[Problem]:
+    for gate, (measurement, _) in found.items():
+        rule = plan.node(gate).rule
+        if measurement.state == "measured" and rule not in gates.get(gate, {}):
+            path = layout.measurement_path(key, gate)
+            yield Problem(path, "V07", f"rule {rule} of {gate} is unknown to this version")
 
 
 def _wrong_uses(plan: Plan, planned: Planned, found: Found, files: Files) -> Iterator[Problem]:

@@ -143,7 +143,7 @@ class StagedRun:
         self.path = root / layout.STAGING / plan.run
         self._root, self._writer, self._cache = root, writer, HeadsCache(root)
         self._planned = {planned.subject.key: planned for planned in plan.subjects}
-        self._recorded: dict[tuple[tuple[str, str], str], tuple[Measurement, str]] = {}
+        self._recorded: dict[tuple[tuple[str, str], str], str] = {}  # SHA-256
         self._attached: dict[str, str] = {}  # BLAKE3 by path
         self._folders: set[str] = set()
         self._lock = threading.Lock()
@@ -178,19 +178,28 @@ class StagedRun:
         with interrupts_held(), self._lock:
             if (key, gate) in self._recorded:
                 if measurement.state == "not-run":
-                    return self._recorded[key, gate][0]
+                    return self.measurement(subject, gate)[0]
                 raise ValueError(f"{gate} of {'/'.join(key)} is on record already")
             for name, values in sorted(series.items()):
                 self._write(layout.series_path(key, gate, name), values)
             path = layout.measurement_path(key, gate)
             self._write(path, data)
             written = self._read_back(path, data)
-            self._recorded[key, gate] = written, hashlib.sha256(data).hexdigest()
+            self._recorded[key, gate] = hashlib.sha256(data).hexdigest()
         return written
 
-    def measurement_sha256(self, subject: Subject, gate: str) -> str:
-        """The SHA-256 of a recorded measurement's file. Raises KeyError if there is none."""
-        return self._recorded[subject.key, gate][1]
+    def measurement(self, subject: Subject, gate: str) -> tuple[Measurement, str]:
+        """A recorded measurement and the SHA-256 of its file. Raises KeyError if there is none, RigError if it changed.
+
+        It is read again, so that a run of a thousand subjects holds none of them.
+        """
+        sha256, path = self._recorded[subject.key, gate], layout.measurement_path(subject.key, gate)
+        parent, _, name = path.rpartition("/")
+        with _as_rig_error(), below(self._at, parent) as at:
+            data = read_file(at, name, path, MAX_DOCUMENT_BYTES)
+            if hashlib.sha256(data).hexdigest() != sha256:
+                raise ProblemError("C01", path, "it is not what was written")
+            return document(Measurement, data, path), sha256
 
     def attach(self, path: str, data: bytes) -> None:
         """Keep an object under objects/<BLAKE3>.<extension>, or telemetry under telemetry/; the same again is fine.
@@ -221,20 +230,25 @@ class StagedRun:
 
     def _seal(self, record: RunRecord, gates: Mapping[str, Rules]) -> Path:
         self._write(layout.RECORD, record.canonical())
+        digests = self._derive(record, gates)
+        listed = manifest.write(digests)
+        self._write(manifest.MANIFEST, listed)
+        self._sync_folders()
+        audited = audit.verify_run(self.path, gates)
+        if audited.outcome != "verified":
+            raise _evidence_error(f"{self.path} does not verify", audited.problems)
+        self._publish(hashlib.sha256(listed).hexdigest(), digests[layout.PLAN])
+        return self._root / layout.RUNS / self.plan.run
+
+    def _derive(self, record: RunRecord, gates: Mapping[str, Rules]) -> dict[str, str]:
+        """Write the verdict that the written files give; the SHA-256 of every file. What was read is let go here."""
         found = contents.read(self._at)
         judged = rejudge(self.plan, record, found.kept, gates)
         if judged.verdict is None or found.problems:
             raise _evidence_error(f"{self.path} cannot be judged", [*found.problems, *judged.problems])
         verdict = judged.verdict.canonical()
         self._write(layout.VERDICT, verdict)
-        listed = manifest.write({**found.digests, layout.VERDICT: hashlib.sha256(verdict).hexdigest()})
-        self._write(manifest.MANIFEST, listed)
-        self._sync_folders()
-        audited = audit.verify_run(self.path, gates)
-        if audited.outcome != "verified":
-            raise _evidence_error(f"{self.path} does not verify", audited.problems)
-        self._publish(hashlib.sha256(listed).hexdigest(), found.digests[layout.PLAN])
-        return self._root / layout.RUNS / self.plan.run
+        return {**found.digests, layout.VERDICT: hashlib.sha256(verdict).hexdigest()}
 
     def _make_store(self) -> None:
         """Make the store's folders where they are not there, and hold all of them open until the run is sealed."""

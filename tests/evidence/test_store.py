@@ -99,7 +99,7 @@ def test_a_measurement_comes_back_as_a_reader_sees_it(staged: StagedRun) -> None
     assert staged.record(subject("fast"), written, {}) == written
     path = staged.path / "subjects/f32-7/fast/size.json"
     assert path.read_bytes() == written.canonical()
-    assert staged.measurement_sha256(subject("fast"), "size") == hashlib.sha256(written.canonical()).hexdigest()
+    assert staged.measurement(subject("fast"), "size") == (written, hashlib.sha256(written.canonical()).hexdigest())
 
 
 def test_a_measurement_stays_and_not_run_never_takes_its_place(staged: StagedRun) -> None:
