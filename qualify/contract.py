@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from qualify.domain import Runtime
+from qualify.elements import SpecialKind
 from qualify.model import Document, Hex64, Name, Ratio, Segment, absent
 
 ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct", "pointers", "constant", "tensormap"]
@@ -40,10 +41,15 @@ class Uniform(Document):
 
 
 class Fill(Document):
-    """The distribution of an input's values under a secret seed; exactly one is named."""
+    """The distribution of an input's values under a secret seed; exactly one is named.
+
+    `exceptional` names the kinds of special values of that variant, where the operation does not define a result for
+    all of them: a sum of products that overflow depends on their order.
+    """
 
     normal: Normal | None = None
     uniform: Uniform | None = None
+    exceptional: Annotated[tuple[SpecialKind, ...] | None, Field(min_length=1, exclude_if=absent)] = None
 
     @model_validator(mode="after")
     def _one(self) -> Fill:

@@ -5,11 +5,11 @@ Integer arithmetic only, so that a judge, a device and a reference agree bit for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 #: The fixed point in which fills are computed (`steps.Values`) has so many fraction bits.
 FRACTION_BITS = 32
@@ -115,18 +115,39 @@ def _encode_integer(value: Fraction, dtype: Dtype) -> int:
     return min(max(round(value), least), dtype.greatest) & ((1 << dtype.bits) - 1)
 
 
-def specials(dtype: str) -> tuple[int, ...]:
+#: Kinds of values that kernels get wrong; integers have zeros (and one) and extremes only.
+SpecialKind = Literal["nan", "infinities", "zeros", "denormals", "extremes"]
+SPECIAL_KINDS: tuple[SpecialKind, ...] = get_args(SpecialKind)
+
+
+def specials(dtype: str, kinds: Collection[SpecialKind] = SPECIAL_KINDS) -> tuple[int, ...]:
     """Bit patterns of the values that kernels get wrong (R6.4), each once; both signs where there are signs.
 
-    Floats: one quiet NaN, infinities, zeros, the smallest and largest denormals, the smallest normal and the
-    greatest finite values. Integers: zero, one and the ends of the range. Raises KeyError for an unknown dtype.
+    Floats: one quiet NaN, infinities, zeros, the smallest and largest denormals, and as extremes the smallest normal
+    and the greatest finite values. Integers: zero and one, and the ends of the range. Raises KeyError for an unknown
+    dtype, ValueError if the dtype has nothing of these kinds.
     """
     kind = DTYPES[dtype]
-    if kind.kind != "float":
-        ends = {0, 1, kind.greatest, kind.sign_bit, (1 << kind.bits) - 1 if kind.kind == "signed" else 0}
-        return tuple(sorted(ends))
+    found = _float_specials(kind, kinds) if kind.kind == "float" else _integer_specials(kind, kinds)
+    if not found:
+        raise ValueError(f"{dtype} has no {' and no '.join(kinds)}")
+    return found
+
+
+def _integer_specials(kind: Dtype, kinds: Collection[SpecialKind]) -> tuple[int, ...]:
+    small = {0, 1} if "zeros" in kinds else set()
+    ends = {kind.greatest, kind.sign_bit, (1 << kind.bits) - 1 if kind.kind == "signed" else 0}
+    return tuple(sorted(small | (ends if "extremes" in kinds else set())))
+
+
+def _float_specials(kind: Dtype, kinds: Collection[SpecialKind]) -> tuple[int, ...]:
     normal = 1 << kind.mantissa_bits
-    magnitudes = [0, 1, normal - 1, normal, kind.greatest]
-    if kind.has_infinity:
-        magnitudes.append(kind.overflow)
-    return (kind.quiet_nan, *(sign | bits for bits in magnitudes for sign in (0, kind.sign_bit)))
+    magnitudes: dict[SpecialKind, tuple[int, ...]] = {
+        "zeros": (0,),
+        "denormals": (1, normal - 1),
+        "extremes": (normal, kind.greatest),
+        "infinities": (kind.overflow,) if kind.has_infinity else (),
+    }
+    wanted = (bits for name, values in magnitudes.items() if name in kinds for bits in values)
+    quiet = (kind.quiet_nan,) if "nan" in kinds else ()
+    return (*quiet, *(sign | bits for bits in wanted for sign in (0, kind.sign_bit)))

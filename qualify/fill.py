@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from qualify.contract import Argument, Normal, Uniform, Variant
 from qualify.contract import Fill as Distribution
-from qualify.elements import DTYPES, FRACTION_BITS, Dtype, specials
+from qualify.elements import DTYPES, FRACTION_BITS, SPECIAL_KINDS, Dtype, specials
 from qualify.model import ratio
 from qualify.seeds import common, split
 from qualify.steps import Poison, Recipe, Values, Zeros
@@ -52,7 +52,7 @@ def _values(argument: Argument, variant: Variant, seed: str) -> Values:
         base=base,
         scale=scale,
         seed=seed,
-        specials=specials(argument.dtype) if variant == "exceptional" else (),
+        specials=specials(argument.dtype, fill.exceptional or SPECIAL_KINDS) if variant == "exceptional" else (),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qualify.elements import DTYPES, encode, specials
+from qualify.elements import DTYPES, SPECIAL_KINDS, encode, specials
 from qualify.patterns import numpy_dtype
 
 FLOATS = tuple(name for name, dtype in DTYPES.items() if dtype.kind == "float")
@@ -116,3 +116,17 @@ def test_special_integers_hold_both_ends(dtype: str) -> None:
     values = np.array(specials(dtype), dtype=f"<u{info.bits // 8}").view(dtype)
     assert {int(info.min), int(info.max), 0, 1} <= {int(value) for value in values}
     assert specials("bool") == (0, 1)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_kinds_of_special_values_share_none_and_leave_none_out(dtype: str) -> None:
+    kinds = [kind for kind in SPECIAL_KINDS if kind != "infinities" or DTYPES[dtype].has_infinity]
+    parts = [specials(dtype, [kind]) for kind in kinds]
+    assert sorted(bits for part in parts for bits in part) == sorted(specials(dtype))
+    assert all(np.isfinite(decode(bits, dtype)) for bits in specials(dtype, ["zeros", "denormals", "extremes"]))
+
+
+def test_a_dtype_without_any_value_of_the_kinds_is_refused() -> None:
+    with pytest.raises(ValueError, match="int32 has no nan and no denormals"):
+        specials("int32", ["nan", "denormals"])
+    assert specials("int8", ["zeros"]) == (0, 1)

@@ -26,7 +26,7 @@ from qualify.contract import (
     TensorMap,
 )
 from qualify.documents import Field, Source
-from qualify.elements import DTYPES, Dtype
+from qualify.elements import DTYPES, SPECIAL_KINDS, Dtype, specials
 from qualify.fill import recipe
 from qualify.model import MAX_INTEGER, ratio
 from qualify.passing import MAP_ALIGN, MAP_BYTES, faults
@@ -340,4 +340,8 @@ def _unfit(name: str, kind: ArgumentKind, dtype: str, fill: Fill) -> tuple[str, 
         recipe(Argument(name=name, kind=kind, dtype=dtype, fill=fill), "ordinary", "0" * 16)
     except ValueError as error:
         return str(error), "more", "write smaller values"
+    try:
+        specials(dtype, fill.exceptional or SPECIAL_KINDS)
+    except ValueError as error:
+        return f"special values of {dtype}", str(error), f"name some of {', '.join(SPECIAL_KINDS)}, or none of them"
     return None

@@ -166,6 +166,10 @@ def test_pointers_that_lead_nowhere_are_refused(tmp_path: Path, old: str, new: s
     assert says in str(refusal(write(tmp_path, scale_cohort_yaml=text)).got)
 
 
+def fill(exceptional: str) -> str:
+    return f"fill: {{uniform: {{low: 0, high: 9}}, exceptional: {exceptional}}}"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected", "fix"),
     [
@@ -187,6 +191,9 @@ def test_pointers_that_lead_nowhere_are_refused(tmp_path: Path, old: str, new: s
         ("kind: input,", "kind: input, fill: {normal: {mean: 2e9, scale: 1}},", "x: fills reach", "write smaller"),
         ("kind: input,", "kind: input, fill: {uniform: {low: 1, high: 1}},", "values that differ", "write a scale"),
         ("kind: input,", "kind: input, fill: {},", "name exactly one of normal and uniform", "correct it"),
+        ("kind: input,", f"kind: input, {fill('[huge]')},", "'nan', 'infinities', 'zeros'", "write one of"),
+        ("kind: input,", f"kind: input, {fill('[]')},", "at least 1", "add what is missing"),
+        ("input, dtype: \"{dtype}\"", f"input, dtype: int8, {fill('[nan]')}", "special values of int8", "name some"),
         ("value: rows", "value: rows * 2 ** 3", "integers, names of the cell", "correct column 10"),
         ("value: rows", "value: 0.5", "an integer for int32", "write an integer"),
         ("value: rows", "value: 2147483648", "a value of int32", "use a wider dtype"),
