@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -96,22 +96,31 @@ def judge(subject: Subject, facts: TrialFacts, series: Series, settings: TrialSe
         attempts = readings.from_series(series, pace, len(program.outputs(subject)))
         return [Seen(0, Surroundings(), attempt) for attempt in attempts]
 
-    yield from _judge(subject, facts, series, settings, unseen)
+    seen = yield from _judge(subject, facts, series, settings, unseen)
+    if facts.pace is not None and seen is not None:
+        yield from _favoured(settings, facts.pace.pace, seen)
 
 
 def judge_watched(
     subject: Subject, facts: WatchedFacts, series: Series, settings: TrialSettings
 ) -> Iterable[Check | Note]:
-    """Rule 2: rule 1, but windows are rejected for all of R10.8, and what the board did not tell is said."""
-    seen: list[Seen] = []
+    """Rule 2: rule 1, but windows are rejected for all of R10.8, and what the board did not tell is said.
 
-    def around(pace: Pace) -> list[Seen]:
+    Windows that do not count decide nothing, where rule 1 let what was left of them fail a candidate.
+    """
+
+    def around(pace: Pace) -> Sequence[Seen]:
         whole = {**series, "processes": [0] * len(series["orders"])}
-        seen.extend(timed.from_series(facts, whole, pace, len(program.outputs(subject))))
-        return seen
+        return timed.from_series(facts, whole, pace, len(program.outputs(subject)))
 
-    yield from _judge(subject, facts, series, settings, around)
-    yield from timed.notes(seen, timed.sifted(seen, (settings.windows,)))
+    seen = yield from _judge(subject, facts, series, settings, around)
+    if facts.pace is None or seen is None:
+        return
+    found = timed.sifted(seen, (settings.windows,))
+    for each in _favoured(settings, facts.pace.pace, seen) if found.kept else ():
+        counts = isinstance(each, Note) or _counts(settings, seen, found)
+        yield each if counts else each.model_copy(update={"holds": None})
+    yield from timed.notes(seen, found)
     yield from timed.hidden(seen)
 
 
@@ -121,23 +130,25 @@ def _judge(
     series: Series,
     settings: TrialSettings,
     around: Callable[[Pace], Sequence[Seen]],
-) -> Iterator[Check | Note]:
+) -> Generator[Check | Note, None, Sequence[Seen] | None]:
+    """All but whom the windows favour; the windows, or None where none were measured."""
     if facts.probe_candidate is None or facts.probe_incumbent is None:
         yield pacing.no_pace()
-        return
+        return None
     candidate_ns, incumbent_ns = (readings.pass_ns(series[f"probe_{arm}"]) for arm in ARMS)
     hopeful = pacing.hopeful(candidate_ns, incumbent_ns)
     yield hopeful
     if facts.pace is None:
         if hopeful.holds:
             yield pacing.no_pace()
-        return
+        return None
     yield pacing.as_asked(subject, facts.pace, facts.flush_bytes, min(candidate_ns, incumbent_ns))
     yield from _warmed(series)
     pace = facts.pace.pace
     seen = around(pace)
     yield from _sound(subject, facts, series, pace, [each.attempt for each in seen])
-    yield from _decided(settings, pace, [each.attempt for each in seen], timed.sifted(seen, (settings.windows,)))
+    yield from _counted(settings, pace, seen)
+    return seen
 
 
 def _warmed(series: Series) -> Iterator[Check | Note]:
@@ -176,21 +187,27 @@ def _sound(
         yield from own_bits.near(subject, pace.sets, facts.pairs, facts.chosen)
 
 
-def _decided(settings: TrialSettings, pace: Pace, attempts: Sequence[Attempt], seen: Sifted) -> Iterator[Check | Note]:
-    """The medians of the windows that count (R10.6)."""
-    unknown = any(reading.host_bound is None for attempt in attempts for reading in attempt.readings)
-    counted = (
-        len(seen.kept) == settings.windows
-        and not seen.over_cap
-        and len(attempts) == len(seen.kept) + len(seen.rejected)
-    )
-    got = f"{len(seen.kept)} kept, {len(seen.rejected)} rejected"
+def _counted(settings: TrialSettings, pace: Pace, seen: Sequence[Seen]) -> Iterator[Check]:
+    """Whether what was measured is what was planned (R10.6, R10.8)."""
+    found = timed.sifted(seen, (settings.windows,))
+    unknown = any(reading.host_bound is None for each in seen for reading in each.attempt.readings)
+    got = f"{len(found.kept)} kept, {len(found.rejected)} rejected"
     want = f"{settings.windows} kept, at most {paired.rejection_cap(settings.windows)} rejected"
-    yield holds("windows", None if unknown else got, want, counted or None)
-    passes = 2 * pace.passes * pace.units * len(seen.kept)
+    yield holds("windows", None if unknown else got, want, _counts(settings, seen, found) or None)
+    passes = 2 * pace.passes * pace.units * len(found.kept)
     few = at_least("passes", passes, pacing.LEAST_PASSES, "timed passes an arm")
     yield few if few.holds else few.model_copy(update={"holds": None})
-    kept = [attempts[index].window for index in seen.kept]
+
+
+def _counts(settings: TrialSettings, seen: Sequence[Seen], found: Sifted) -> bool:
+    """Whether exactly the planned windows are left, and no more were rejected than may be."""
+    whole = len(seen) == len(found.kept) + len(found.rejected)
+    return whole and len(found.kept) == settings.windows and not found.over_cap
+
+
+def _favoured(settings: TrialSettings, pace: Pace, seen: Sequence[Seen]) -> Iterator[Check | Note]:
+    """The medians of the windows that count (R10.6). Raises ValueError for none."""
+    kept = [seen[index].attempt.window for index in timed.sifted(seen, (settings.windows,)).kept]
     ratios = [paired.Reading(0, window.total, window.tail(short=pace.passes > 1)) for window in kept]
     found = paired.trial(ratios, Fraction(settings.tail_margin_ppm, PPM))
     yield holds("faster", str(found.total), "a median of total times above 1", found.total.exceeds(Fraction(1)))

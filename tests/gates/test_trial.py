@@ -16,6 +16,8 @@ from tests.gates.build import LIMITS, buffer, check, kernel, not_held, series_re
 from tests.gates.trials import FLUSH, Session
 
 Closed = dict[str, bool | None]
+#: Windows that do not count decide nothing.
+UNCOUNTED: Closed = {"windows": None, "faster": None, "tail": None}
 
 
 def judged(session: Session, *, settings: dict[str, Any] | None = None, **changes: Any) -> Closed:
@@ -38,8 +40,9 @@ def test_a_faster_candidate_is_promising() -> None:
         (Session(400_001, 400_000), {"faster": False}),
         (Session(399_999, 400_000), {}),
         (Session(600_000, 400_000), {"faster": False, "tail": False}),
-        (Session(windows=20), {"windows": None}),
-        (Session(windows=22), {"windows": None}),
+        (Session(windows=20), UNCOUNTED),
+        (Session(windows=22), UNCOUNTED),
+        (Session(600_000, 400_000, windows=20), UNCOUNTED),
     ],
 )
 def test_the_nearest_times_that_close(session: Session, closed: Closed) -> None:
@@ -83,12 +86,20 @@ def test_more_than_two_rejected_windows_are_inconclusive() -> None:
     def bound(n: int, arm: str, reading: Reading) -> Reading:
         return replace(reading, host_bound=n < 3)
 
-    assert judged(Session(windows=24).each(bound)) == {"windows": None}
+    assert judged(Session(windows=24).each(bound)) == UNCOUNTED
+    assert judged(Session(600_000, 400_000, windows=24).each(bound)) == UNCOUNTED
+
+
+def test_a_session_of_which_no_window_is_left_is_inconclusive_and_says_why() -> None:
+    session = Session(windows=3).around(0, 1, 2, events=("foreign-process",))
+    found = verdict("trial", session.about, *session.facts())
+    assert not_held(found) == {**UNCOUNTED, "passes": None}
+    assert ("rejected", "3 windows", "foreign-process") in [(note.name, note.got, note.says) for note in found.notes]
 
 
 @pytest.mark.parametrize("event", sorted(paired.REJECTING))
 def test_windows_that_the_board_disturbed_are_rejected_up_to_the_cap(event: str) -> None:
-    for disturbed, closed in ((2, {}), (3, {"windows": None})):
+    for disturbed, closed in ((2, {}), (3, UNCOUNTED)):
         session = Session(windows=21 + disturbed).around(*range(disturbed), events=(event,))
         found = verdict("trial", session.about, *session.facts())
         assert not_held(found) == closed
@@ -98,7 +109,7 @@ def test_windows_that_the_board_disturbed_are_rejected_up_to_the_cap(event: str)
 def test_a_window_under_other_clocks_than_most_is_rejected() -> None:
     session = Session(windows=22).around(*range(22), clock="usual").around(3, clock="lower")
     assert judged(session) == {}
-    assert judged(Session(windows=21).around(*range(21), clock="usual").around(3, clock="lower")) == {"windows": None}
+    assert judged(Session(windows=21).around(*range(21), clock="usual").around(3, clock="lower")) == UNCOUNTED
 
 
 def test_a_power_cap_and_what_the_board_does_not_tell_reject_nothing_and_the_latter_is_said() -> None:
