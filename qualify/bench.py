@@ -24,11 +24,13 @@ from qualify.compiling import COMPILE_OUTPUT_BYTES, Compilers
 from qualify.contract import Arm, Composed, ReferenceSource, Variant
 from qualify.domain import Board, Domain, Limits
 from qualify.errors import RigError
-from qualify.gate import Facts, Loss, Measurement, Outputs, SeriesRef, WorkerLost
+from qualify.gate import Facts, Loss, Measurement, Outputs, Sanitized, SeriesRef, WorkerLost
 from qualify.model import Json, canonical_bytes
 from qualify.objectcode import Built
+from qualify.sanitizers import OCLGRIND
+from qualify.sanitizing import Sanitizer
 from qualify.sessions import LOG_CHARS, MeasuringSession, board_lock, lost
-from qualify.steps import ArmName, Load
+from qualify.steps import ArmName, Load, Source, Step
 from qualify.subject import Subject
 from qualify.telemetry import Telemetry, Watch, Watched
 
@@ -127,6 +129,17 @@ class Rig:
             self._watched = nvml.open_board(self.board.uuid, self._toolkit.device)
             self._settings = self._watched.settings()
         return Watch(self._watched.read, self._watched.greatest_sm_mhz)
+
+    def sanitized(
+        self, tool: str, load: Load | Source, buffers: Sequence[bytes], steps: Sequence[Step], timeout_s: float
+    ) -> Sanitized:
+        """One session under a sanitizer, alone with the board. Raises RigError if the tool is not here."""
+        with self._board_alone():
+            return Sanitizer(self._nursery, self._toolkit).session(tool, load, buffers, steps, timeout_s)
+
+    def composed(self, identity: str) -> Composed:
+        """A supplied module. Raises KeyError for an unknown identity."""
+        return self._composed[identity]
 
     def evaluate(self, subject: Subject, variant: Variant, seed: str) -> Outputs:
         """The exact outputs for the inputs that (variant, seed) gives. Raises ChildLost, RigError."""
@@ -257,6 +270,19 @@ class GateBench:
     def telemetry(self) -> Telemetry | None:
         """What was read of the board around the gate's windows; None where nobody read or asked."""
         return Telemetry(sessions=tuple(self._watched)) if self._watched else None
+
+    def sanitized(self, subject: Subject, tool: str, steps: Sequence[Step], timeout_s: float) -> Sanitized:
+        """The candidate's steps under a sanitizer; a tool that takes no objects gets the module itself."""
+        arm = subject.candidate
+        if tool != OCLGRIND:
+            load, data = self._loadable("candidate", arm)
+            return self._rig.sanitized(tool, load, [data], steps, timeout_s)
+        if arm.identity is None:
+            raise ValueError(f"{arm.route} has no module: {arm.error}")
+        composed = self._rig.composed(arm.identity)
+        source = Source(arm="candidate", module=composed.module, symbols=arm.symbols)
+        texts = [composed.fragments[fragment.path] for fragment in composed.module.fragments]
+        return self._rig.sanitized(tool, source, texts, steps, timeout_s)
 
     def needed(self, gate: str, facts: type[F]) -> F:
         """The facts of a needed gate; its file's digest is noted in `uses`. Raises KeyError, DocumentError."""

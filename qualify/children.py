@@ -36,7 +36,7 @@ from qualify.channel import (
     Unable,
 )
 from qualify.errors import RigError
-from qualify.templates import Forked, Template, environment, make_folders
+from qualify.templates import Process, Template, environment, make_folders, under
 
 START_TIMEOUT_S = 60.0
 _GRACE_S = 2.0  # For a worker that closed its channel to end by itself, so that its own signal is seen.
@@ -52,7 +52,8 @@ How = Literal["died", "hung", "flooded", "protocol"]
 class Job:
     """What to start: the worker's kind and name, its address space (None: no limit), and how much it may print.
 
-    `tools` is what its PATH holds, `variables` what it is given beside the clean environment.
+    `tools` is what its PATH holds, `variables` what it is given beside the clean environment. `under` is the command
+    that the worker is an argument of; such a worker is a process of its own and no template's fork.
     """
 
     kind: Kind
@@ -61,6 +62,7 @@ class Job:
     output_bytes: int
     tools: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    under: tuple[str, ...] = ()
 
 
 class ChildLost(Exception):
@@ -111,8 +113,8 @@ class Output:
 class Child:
     """One worker process. One thread asks it; any thread may kill it."""
 
-    def __init__(self, job: Job, template: Template) -> None:
-        """Fork the worker from its template, with which it dies."""
+    def __init__(self, job: Job, template: Template | None) -> None:
+        """Fork the worker from its template, with which it dies; without one, start it under the job's command."""
         self.job = job
         self._fate: How | Literal["closed"] | None = None
         self._status: int | None = None
@@ -121,7 +123,7 @@ class Child:
         self._folder = scratch.folder()
         self._socket, theirs = socket.socketpair()
         try:
-            self._process, printed = _fork(job, template, self._folder, theirs.fileno())
+            self._process, printed = _begin(job, template, self._folder, theirs.fileno())
         except OSError:
             self._socket.close()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -226,11 +228,15 @@ class Child:
             raise RigError("the work was interrupted and its workers ended", fix="run the command again")
         return ChildLost(fate or "died", status, self._output.text())
 
-    def _await_end(self, timeout_s: float) -> None:
-        with suppress(ProcessLookupError):
+    def _await_end(self, timeout_s: float) -> bool:
+        """Whether the worker ends within that time."""
+        try:
             descriptor = os.pidfd_open(self.pid)
-            select.select([descriptor], [], [], timeout_s)
-            os.close(descriptor)
+        except ProcessLookupError:
+            return True
+        ended, _, _ = select.select([descriptor], [], [], timeout_s)
+        os.close(descriptor)
+        return bool(ended)
 
     def _kill(self, fate: How | Literal["closed"]) -> None:
         """Kill the worker's session and cut the channel, so that whoever waits for an answer hears of it."""
@@ -258,6 +264,19 @@ class Child:
         if self._status is not None and not self._busy:
             self._channel.close()
             self._socket.close()
+
+    def finish(self, timeout_s: float) -> tuple[int, str]:
+        """Let the worker end by itself: no request is left for it. Its exit status, and what it printed.
+
+        Raises ChildLost if it does not end in time, RigError if it was ended meanwhile.
+        """
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if not self._await_end(timeout_s):
+            self._kill("hung")
+        if self._fate is not None:
+            raise self._lost()
+        return self._end(), self._output.text()
 
     def close(self) -> None:
         """End the worker. May be called from any thread, and again."""
@@ -293,6 +312,8 @@ class Nursery:
             ) from error
         try:
             self.unapplied.update(child.ready())
+            if job.under:
+                self.unapplied.add("limits on the tool that a worker is watched by, which dies with it")
         except BaseException:
             self.end(child)
             raise
@@ -301,7 +322,7 @@ class Nursery:
     def _start(self, job: Job) -> Child:
         if self._closed:
             raise RuntimeError("the nursery is closed")
-        child = Child(job, self._template(job))
+        child = Child(job, None if job.under else self._template(job))
         with self._lock:
             self._children.add(child)
             self.started[job.kind] += 1
@@ -340,12 +361,18 @@ class Nursery:
         self._templates.clear()
 
 
-def _fork(job: Job, template: Template, folder: Path, descriptor: int) -> tuple[Forked, int]:
+def _begin(job: Job, template: Template | None, folder: Path, descriptor: int) -> tuple[Process, int]:
     """The worker, and the descriptor that its standard output and error can be read from."""
     make_folders(folder, job.tools)
+    told = {**environment(folder), **job.variables}
     reading, writing = os.pipe()
     try:
-        forked = template.fork(folder, {**environment(folder), **job.variables}, job.memory_bytes, descriptor, writing)
+        if template is None:
+            worker = under(job.under, job.kind, job.name, folder, told, descriptor, writing)
+            return worker, reading
+        return template.fork(folder, told, job.memory_bytes, descriptor, writing), reading
+    except BaseException:
+        os.close(reading)
+        raise
     finally:
         os.close(writing)
-    return forked, reading

@@ -92,6 +92,23 @@ class Surroundings:
     clock: str | None = None
 
 
+@dataclass(frozen=True)
+class Sanitized:
+    """What one session under a sanitizer left; nothing of it blames a kernel by itself.
+
+    `told` are the texts of the `Told` steps, `report` the log of a tool that writes one at its end, `output` what was
+    printed beside it. A `loss` says where the session broke off; `exit_code` is None if it was killed.
+    """
+
+    version: str | None = None
+    records: tuple[Record, ...] = ()
+    told: tuple[str, ...] = ()
+    report: str = ""
+    output: str = ""
+    loss: Loss | None = None
+    exit_code: int | None = None
+
+
 class Session(Protocol):
     """One measuring process, one context; it interprets steps and knows no verdict."""
 
@@ -121,6 +138,13 @@ class Bench(Protocol):
 
     def session(self, subject: Subject, *arms: ArmName) -> AbstractContextManager[Session]:
         """A fresh measuring worker with those arms of the subject loaded, after its canary ran right."""
+        ...
+
+    def sanitized(self, subject: Subject, tool: str, steps: Sequence[Step], timeout_s: float) -> Sanitized:
+        """The candidate's steps in a fresh worker under a sanitizer of the runtime (`qualify.sanitizers`).
+
+        Every buffer is an allocation of its own. Raises RigError if the tool is not here.
+        """
         ...
 
     def needed(self, gate: str, facts: type[F]) -> F:

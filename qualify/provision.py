@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from qualify import boards, cuda_toolkits, toolkits
+from qualify import boards, cuda_toolkits, sanitizing, toolkits
 from qualify.channel import Described
 from qualify.children import Nursery
 from qualify.compiling import Compilers
@@ -31,6 +31,7 @@ class Row:
     """One toolkit that is here: its full build, what it compiles for, whether builds are reported, where it measures.
 
     `reports` is None where objects tell their own figures. `board` is None, with `lacking`, where nothing is measured.
+    `watcher` is the sanitizer of its runtime, None where there is none; `unwatched` says what to do about that.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Row:
     reports: bool | None
     board: str | None
     lacking: str | None = None
+    watcher: str | None = None
+    unwatched: str | None = None
 
 
 def listed() -> Iterator[Row]:
@@ -65,7 +68,21 @@ def _row(name: str, nursery: Nursery) -> Row:
     board, lacking = _board(found, described, nursery)
     targets = described.targets or (described.arch,)
     name = f"{family}-{described.version}"
-    return Row(name, described.toolkit_build, targets, described.reports, board, lacking)
+    watcher, unwatched = _watcher(found)
+    return Row(name, described.toolkit_build, targets, described.reports, board, lacking, watcher, unwatched)
+
+
+def _watcher(found: toolkits.Toolkit) -> tuple[str | None, str | None]:
+    """The sanitizer of a toolkit's runtime, or why there is none; of the virtual board nothing is said."""
+    if found.worker == "simulated":
+        return None, None
+    try:
+        tool = sanitizing.find(found)
+        return (
+            f"compute-sanitizer {sanitizing.version(tool)} at {tool}" if found.apart else f"Oclgrind at {tool}"
+        ), None
+    except RigError as error:
+        return None, f"{error.args[0]} ({error.fix})"
 
 
 def _board(found: toolkits.Toolkit, described: Described, nursery: Nursery) -> tuple[str | None, str | None]:
@@ -91,6 +108,8 @@ def lines(rows: Iterable[Row]) -> Iterator[str]:
         if row.reports is not None:
             yield "  reports registers, spills and shared memory of each build" if row.reports else "  reports nothing"
         yield f"  measures on {row.board}" if row.board else f"  measures nothing: {row.lacking}"
+        if row.watcher or row.unwatched:
+            yield f"  watched by {row.watcher}" if row.watcher else f"  watched by nothing: {row.unwatched}"
 
 
 def install(wanted: str, cache: Path | None = None) -> tuple[Path, Described | None]:

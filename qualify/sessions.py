@@ -20,6 +20,7 @@ from qualify.channel import Open, Opened, Perform, Performed
 from qualify.children import START_TIMEOUT_S, Child, ChildLost
 from qualify.errors import RigError
 from qualify.gate import Loss, Surroundings, WorkerLost
+from qualify.sanitizers import MAX_TOLD_BYTES
 from qualify.steps import (
     Answer,
     Arena,
@@ -42,9 +43,11 @@ from qualify.steps import (
     Record,
     Refused,
     Segment,
+    Source,
     Spans,
     Stamps,
     Step,
+    Told,
     Unwritten,
     Zones,
     owner,
@@ -63,6 +66,7 @@ _ANSWERS: Mapping[type, type] = {
     Zones: Damage,
     Unwritten: Equal,
     Read: Bytes,
+    Told: Bytes,
     Query: Answer,
 }
 
@@ -112,9 +116,13 @@ class MeasuringSession:
         steps = [step for step, _ in objects.values()]
         self._perform(steps, [data for _, data in objects.values()], timeout_s)
 
+    def bring(self, step: Load | Source, buffers: Sequence[bytes], timeout_s: float) -> None:
+        """Load one arm, as an object or as the fragments of its source. Raises WorkerLost."""
+        self._perform([step], buffers, timeout_s)
+
     def run(self, steps: Sequence[Step], timeout_s: float) -> Sequence[Record]:
         """One record a step. Raises WorkerLost, or ValueError for a Load, which only the bench composes."""
-        if any(isinstance(step, Load) for step in steps):
+        if any(isinstance(step, Load | Source) for step in steps):
             raise ValueError("arms are loaded when the session opens")
         return self._perform(steps, (), timeout_s)
 
@@ -137,6 +145,7 @@ class MeasuringSession:
             {place.buffer: place.size_bytes for step in steps if isinstance(step, Arena) for place in step.placements}
         )
         limit = sum(self._buffers.get(step.buffer, 0) for step in steps if isinstance(step, Read))
+        limit += sum(MAX_TOLD_BYTES for step in steps if isinstance(step, Told))
         try:
             answer, data = self._child.ask(
                 Perform(steps=tuple(steps)),

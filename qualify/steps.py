@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from qualify.contract import Kernel, Launch, TensorMap
+from qualify.contract import Kernel, Launch, Module, TensorMap
 from qualify.domain import Board
 from qualify.model import Document, Hex16, Hex64, Json, Name
 
@@ -257,6 +257,28 @@ class Read(Document):
     buffer: str
 
 
+class Source(Document):
+    """Compile a module here and load it as `arm`, where source is taken. Its fragments are the next buffers."""
+
+    do: Literal["source"] = "source"
+    arm: ArmName
+    module: Module
+    symbols: tuple[str, ...]
+
+
+class Plant(Document):
+    """Run the harness's own kernels that each make one known error; a sanitizer that works reports every one."""
+
+    do: Literal["plant"] = "plant"
+
+
+class Told(Document):
+    """What the sanitizer said since it was last asked: its report of errors, or what it printed beside that."""
+
+    do: Literal["told"] = "told"
+    stream: Literal["report", "output"]
+
+
 class Query(Document):
     """Ask for the device, for a loaded kernel, or (simulated only) for the trace of device operations.
 
@@ -270,26 +292,9 @@ class Query(Document):
     launch: Kernel | None = None
 
 
-Step = Annotated[
-    Load
-    | Arena
-    | Fill
-    | Scrub
-    | Run
-    | Segment
-    | Stage
-    | Go
-    | Capture
-    | Replay
-    | Contend
-    | Copy
-    | Digest
-    | Zones
-    | Unwritten
-    | Read
-    | Query,
-    Field(discriminator="do"),
-]
+_Owned = Load | Source | Run | Segment | Stage | Go | Capture | Replay | Contend
+_Memory = Arena | Fill | Scrub | Copy | Digest | Zones | Unwritten | Read
+Step = Annotated[_Owned | _Memory | Plant | Told | Query, Field(discriminator="do")]
 
 
 class Done(Document):
@@ -390,9 +395,6 @@ Record = Annotated[
 ]
 
 
-_OWNED = Load | Run | Segment | Stage | Go | Capture | Replay | Contend
-
-
 def owner(step: Step) -> ArmName | None:
     """The arm whose code a step can run; a worker lost in any other step is the rig's loss."""
-    return step.arm if isinstance(step, _OWNED) else None
+    return step.arm if isinstance(step, _Owned) else None

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,27 @@ class Forked:
     def wait(self) -> int:
         """Reap it: its exit status, or less the signal that ended it."""
         return self.template.reap(self.pid)
+
+
+#: A worker that a template forked, or one that was started under a command.
+Process = Forked | subprocess.Popen[bytes]
+
+
+def under(
+    command: Sequence[str], kind: str, name: str, folder: Path, variables: Mapping[str, str], channel: int, output: int
+) -> Process:
+    """A worker as the argument of a command, a tool that watches it; as clean as a template. Raises OSError."""
+    worker = (sys.executable, "-P", "-m", "qualify.workers", kind, name, "--channel", str(channel))
+    return subprocess.Popen(  # noqa: S603 -- a tool that the toolkit brings and a module of our own, no shell.
+        [*command, *worker],
+        cwd=folder / "work",
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=(channel,),
+        start_new_session=True,
+    )
 
 
 class Template:

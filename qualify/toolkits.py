@@ -30,6 +30,7 @@ class Toolkit:
     machine swaps; a measuring worker's grows by what its arena needs, and has no limit (None) where the driver
     reserves addresses for all memory there is. `build` is a digest of the toolkit's files where the compiler does not
     tell them apart. `apart` says that the board is another than the machine that compiles, `boards` that one is here.
+    `folders` are the toolkit's own, where it has some.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Toolkit:
     build: str = ""
     apart: bool = False
     boards: bool = True
+    folders: tuple[Path, ...] = ()
 
     def aimed(self, arch: str) -> Toolkit:
         """This toolkit with a compiler that is told its architecture, where it takes one."""
@@ -119,6 +121,7 @@ def cuda(release: cuda_toolkits.Release, folders: tuple[Path, ...]) -> Toolkit:
         build=cuda_toolkits.digest(cuda_toolkits.files(*folders)),
         apart=True,
         boards=bool(board_nodes()),
+        folders=folders,
     )
 
 

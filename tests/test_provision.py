@@ -90,7 +90,11 @@ def test_every_toolkit_here_says_what_it_can_do() -> None:
     assert cuda.reports is True
     assert (cuda.board is None) == (cuda.lacking is not None)
     assert virtual == Row("simulated-1.0", "simulated-1.0", ("virtual",), None, "virtual board (virtual, simulated-0)")
-    assert "pocl-3.0" in rows
+    pocl = rows["pocl-3.0"]
+    assert (pocl.watcher or "").startswith("Oclgrind at ")
+    assert (cuda.watcher is None) == (cuda.unwatched is not None)
+    assert f"\n  watched by {pocl.watcher}" in "\n".join(lines((pocl,)))
     text = "\n".join(lines((cuda, virtual)))
+    assert f"  watched by {cuda.watcher or f'nothing: {cuda.unwatched}'}\n" in text
     assert f"cuda-{VERSION}  {cuda.build}\n  builds for sm_75 " in text
     assert text.endswith("simulated-1.0\n  builds for virtual\n  measures on virtual board (virtual, simulated-0)")

@@ -14,7 +14,7 @@ from qualify.errors import QualifyError
 from qualify.workers import sandbox
 
 #: Workers that drive a board apart from the machine: the driver opens files of its own at any time.
-BOARD_DRIVERS = (("measure", "cuda"),)
+BOARD_DRIVERS = (("measure", "cuda"), ("measure", "cuda_separate"))
 Serve = Callable[[Channel[ToWorker], str], None]
 _MAX_TRACEBACK_CHARS = 16_384
 
@@ -25,10 +25,10 @@ def main() -> None:
     parser.add_argument("kind", choices=("compile", "measure", "reference"))
     parser.add_argument("name")
     parser.add_argument("--channel", type=int, required=True, help="descriptor of the inherited socket")
-    parser.add_argument("--parent", type=int, required=True, help="process to die with")
+    parser.add_argument("--parent", type=int, help="process to die with; whoever started this one if left out")
     parser.add_argument("--memory", type=int, help="address space in bytes; no limit if left out")
     given = parser.parse_args()
-    work(given.kind, given.name, given.channel, given.parent, given.memory)
+    work(given.kind, given.name, given.channel, given.parent or os.getppid(), given.memory)
 
 
 def work(kind: str, name: str, descriptor: int, parent: int, memory_bytes: int | None) -> None:

@@ -14,6 +14,7 @@ from qualify.steps import (
     Fill,
     Go,
     Load,
+    Plant,
     Query,
     Read,
     Record,
@@ -22,8 +23,10 @@ from qualify.steps import (
     Run,
     Scrub,
     Segment,
+    Source,
     Stage,
     Step,
+    Told,
     Unwritten,
     Zones,
 )
@@ -31,7 +34,7 @@ from qualify.workers import sandbox
 from qualify.workers.devices import Device, StepRefused, describe_board, open_device
 
 #: Where a kernel has the rights of its worker. The driver of a board opens files of its own at any time.
-_CPU_DEVICES = ("opencl", "simulated")
+_CPU_DEVICES = ("oclgrind", "opencl", "simulated")
 
 
 def serve(channel: Channel[ToWorker], name: str) -> None:
@@ -81,17 +84,18 @@ class _Performance:
     def _execute(self, step: Step) -> Record:
         self._device.expect(step)
         match step:
-            case Load() | Arena() | Fill() | Scrub() | Run() | Stage() | Replay():
+            case Load() | Source():
+                self._load(step)
+                return Done()
+            case Arena() | Fill() | Scrub() | Run() | Stage() | Replay() | Plant():
                 self._change(step)
                 return Done()
             case Segment() | Go() | Copy():
                 return self._time(step)
-            case Capture():
-                return self._device.capture(step)
-            case Contend():
-                return self._device.contend(step)
-            case Read():
-                data = self._device.read(step)
+            case Capture() | Contend():
+                return self._device.capture(step) if isinstance(step, Capture) else self._device.contend(step)
+            case Read() | Told():
+                data = self._device.read(step) if isinstance(step, Read) else self._device.told(step)
                 self._read.append(data)
                 return Bytes(size_bytes=len(data))
             case _:
@@ -107,11 +111,18 @@ class _Performance:
             case Copy():
                 return self._device.copy(step)
 
-    def _change(self, step: Load | Arena | Fill | Scrub | Run | Stage | Replay) -> None:
+    def _load(self, step: Load | Source) -> None:
+        """Steps that take raw buffers of the message: one object, or every fragment."""
+        count = 1 if isinstance(step, Load) else len(step.module.fragments)
+        taken, self._objects = self._objects[:count], self._objects[count:]
+        if isinstance(step, Load):
+            self._device.load(step, taken[0])
+        else:
+            self._device.source(step, taken)
+
+    def _change(self, step: Arena | Fill | Scrub | Run | Stage | Replay | Plant) -> None:
         """Steps that tell nothing but that they ended."""
         match step:
-            case Load():
-                self._device.load(step, self._objects.pop(0))
             case Arena():
                 sandbox.allow(step.size_bytes)
                 self._device.arena(step)
@@ -125,6 +136,8 @@ class _Performance:
                 self._device.stage(step)
             case Replay():
                 self._device.replay(step)
+            case Plant():
+                self._device.plant()
 
     def _ask(self, step: Digest | Zones | Unwritten | Query) -> Record:
         """Steps that look and change nothing."""

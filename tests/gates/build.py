@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from gates import GATES
 from qualify.contract import Argument, Arm, Cell, Kernel, Launch, Numeric, Timing, Variant
 from qualify.domain import Domain, Limits
-from qualify.gate import Facts, Measurement, Outputs, SeriesRef, Session
+from qualify.gate import Facts, Measurement, Outputs, Sanitized, SeriesRef, Session
 from qualify.judgement import decide, rules_of
 from qualify.objectcode import Built
 from qualify.plan import Node
-from qualify.steps import ArmName
+from qualify.steps import ArmName, Step
 from qualify.subject import Subject
 from qualify.verdict import Check, Verdict
 
@@ -134,6 +134,9 @@ class NoBench:
 
     def session(self, subject: Subject, *arms: ArmName) -> AbstractContextManager[Session]:
         raise AssertionError(arms)
+
+    def sanitized(self, subject: Subject, tool: str, steps: Sequence[Step], timeout_s: float) -> Sanitized:
+        raise AssertionError(tool)
 
     def needed(self, gate: str, facts: type[F]) -> F:
         raise AssertionError(gate)

@@ -7,9 +7,7 @@ at the first launch of each local size, so the bytes are kept and never compared
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import pyopencl as cl
@@ -22,13 +20,12 @@ from qualify.objectcode import Built, Entry, Parameter
 from qualify.workers import pocl
 from qualify.workers.compilers.base import Compiler, built, refused
 from qualify.workers.devices.opencl_harness import make_binary
+from qualify.workers.opencl_source import STANDARD, lay_out, options, unit
 
 EXTENSION = "clbin"
 #: Options that name no path and start no other tool.
 _OPTION = re.compile(r"-cl-[a-z0-9-]+(=[A-Za-z0-9.]+)?|-w|-Werror")
-_STANDARD = b"-cl-std=CL1.2"
 _CANARY = "__kernel void canary(__global float *y) { y[get_global_id(0)] = sin(y[0]); }"
-_DEFINE = re.compile(r"[^\r\n\\]*")
 _ADDRESS_SPACES = {
     int(cl.kernel_arg_address_qualifier.GLOBAL): "global",
     int(cl.kernel_arg_address_qualifier.LOCAL): "local",
@@ -56,7 +53,7 @@ class OpenCLCompiler(Compiler):
     def canary(self) -> None:
         """Compile one kernel. Raises RigError if this place lacks something that PoCL needs."""
         try:
-            _cl._Program(self._context, _CANARY)._build(_STANDARD, [self._device])
+            _cl._Program(self._context, _CANARY)._build(STANDARD.encode(), [self._device])
         except cl.Error as error:
             raise RigError(
                 f"expected PoCL to compile a small kernel, got: {error}",
@@ -73,10 +70,10 @@ class OpenCLCompiler(Compiler):
         objection = self._objection(module)
         if objection is not None:
             return refused(objection.encode(), EXTENSION, limits), None
-        _lay_out(fragments)
-        program = _cl._Program(self._context, _main(module))
+        lay_out(fragments)
+        program = _cl._Program(self._context, unit(module))
         try:
-            program._build(_options(module), [self._device])
+            program._build(" ".join(options(module)).encode(), [self._device])
         except cl.Error as error:
             return refused(self._log(program) or str(error).encode(), EXTENSION, limits), None
         binaries: Any = program.get_info(cl.program_info.BINARIES)
@@ -114,37 +111,6 @@ class OpenCLCompiler(Compiler):
             return int(kernel.get_work_group_info(what, self._device))
         except cl.Error:
             return None
-
-
-def _main(module: Module) -> str:
-    """The translation unit: the defines, then every fragment in the module's order."""
-    lines = []
-    for name, value in sorted(module.defines.items()):
-        if not _DEFINE.fullmatch(value):
-            raise ValueError(f"a define of {name} that is more than one line")
-        lines.append(f"#define {name} {value}")
-    lines += [f'#include "{fragment.path}"' for fragment in module.fragments]
-    return "\n".join(lines) + "\n"
-
-
-def _options(module: Module) -> bytes:
-    given = any(option.startswith("-cl-std=") for option in module.options)
-    standard = () if given else (_STANDARD.decode(),)
-    return " ".join((*standard, "-cl-kernel-arg-info", "-I .", *module.options)).encode()
-
-
-def _lay_out(fragments: Mapping[str, bytes]) -> None:
-    """Write the fragments, and nothing else, into the working folder, which is private to this worker."""
-    here = Path.cwd()
-    for left in here.iterdir():
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
-    for path, text in fragments.items():
-        parts = PurePosixPath(path).parts
-        if not parts or ".." in parts or PurePosixPath(path).is_absolute():
-            raise ValueError(f"a fragment outside the working folder: {path}")
-        file = here.joinpath(*parts)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(text)
 
 
 def _parameters(kernel: Any) -> tuple[Parameter, ...] | None:

@@ -22,6 +22,10 @@ def open_device(name: str, harness: bytes | None = None) -> Device:
             from qualify.workers.devices.opencl import OpenclDevice
 
             return OpenclDevice(harness)
+        case "oclgrind":
+            from qualify.workers.devices.oclgrind import OclgrindDevice
+
+            return OclgrindDevice()
         case "simulated":
             from qualify.workers.devices.simulated import SimulatedDevice
 
@@ -31,7 +35,12 @@ def open_device(name: str, harness: bytes | None = None) -> Device:
             from qualify.workers.devices.cuda import CudaDevice
 
             return CudaDevice(harness)
-    raise UsageError(f"no device is called {name}", fix="name cuda, opencl or simulated")
+        case "cuda_separate":
+            _check_bindings()
+            from qualify.workers.devices.cuda_separate import CudaSeparateDevice
+
+            return CudaSeparateDevice()
+    raise UsageError(f"no device is called {name}", fix="name cuda, cuda_separate, oclgrind, opencl or simulated")
 
 
 def describe_board(name: str) -> Described:

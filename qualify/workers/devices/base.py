@@ -42,10 +42,12 @@ from qualify.steps import (
     Run,
     Scrub,
     Segment,
+    Source,
     Spans,
     Stage,
     Stamps,
     Step,
+    Told,
     Unwritten,
     Values,
     Zeros,
@@ -98,6 +100,18 @@ class Device(Binding, ABC):
             raise StepRefused(f"{step.arm} is loaded already")
         self._load(step.arm, code, {symbol: step.linkage_names.get(symbol, symbol) for symbol in step.symbols})
         self._loaded[step.arm] = step.symbols
+
+    def source(self, step: Source, fragments: Sequence[bytes]) -> None:
+        """Compile and load a module. Raises StepRefused where only object code is taken."""
+        raise StepRefused(f"{step.arm} as source, and this device takes object code")
+
+    def plant(self) -> None:
+        """Run kernels with known errors. Raises StepRefused where no sanitizer would see them."""
+        raise StepRefused("errors are planted under a sanitizer only")
+
+    def told(self, step: Told) -> bytes:
+        """What the sanitizer in this process said. Raises StepRefused where there is none."""
+        raise StepRefused(f"no sanitizer's {step.stream} in this process")
 
     def arena(self, step: Arena) -> None:
         """Allocate the session's one arena and write the zone pattern over it. Raises StepRefused."""
