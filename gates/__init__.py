@@ -9,6 +9,7 @@ from typing import Any
 from gates.compile import CompileGate
 from gates.contract import ContractGate
 from gates.digest import DigestGate
+from gates.memcheck import MemcheckGate
 from gates.numeric import NumericGate
 from gates.occupancy import OccupancyGate
 from gates.residency import ResidencyGate
@@ -24,6 +25,7 @@ _GATES: tuple[Gate[Any, Any], ...] = (
     ResidencyGate(),
     DigestGate(),
     NumericGate(),
+    MemcheckGate(),
     TrialGate(),
     TimingGate(),
     RooflineGate(),

@@ -42,11 +42,15 @@ class PlannedDomain(Document):
 
 
 class NodeRow(Document):
-    """One gate: its declared cost, what must have passed before, where it runs, how much it measures."""
+    """One gate: its declared cost, what must have passed before, where it runs, how much it measures.
+
+    `elements` keeps it out of cells whose buffers hold more elements, by runtime: an interpreter takes minutes of them.
+    """
 
     cost_s: Ratio
     needs: tuple[Name, ...] = ()
     runtimes: Annotated[tuple[Runtime, ...], Field(min_length=1)] | None = None
+    elements: dict[Runtime, Annotated[int, Field(ge=0)]] = {}
     settings: dict[Name, JsonValue] = {}
 
 
@@ -146,6 +150,17 @@ class Pipelines:
             if not self._runs_in(name, domain)
         )
 
+    def too_large(self, nodes: Iterable[Node], subject: Subject) -> tuple[Omitted, ...]:
+        """The gates that policy keeps out of a cell of this size, with the reason (R6.8)."""
+        runtime = subject.domain.runtime
+        count = sum(argument.elements for argument in subject.arguments if argument.is_buffer)
+        limits = {node.gate: self.row.gates[node.gate].elements.get(runtime) for node in nodes}
+        return tuple(
+            Omitted(gate=gate, reason=f"{count} elements, and {limit} at most on {runtime}")
+            for gate, limit in limits.items()
+            if limit is not None and count > limit
+        )
+
     def check(self, gates: Gates) -> None:
         """Every node is a gate of this version, needs what will have run, and every pipeline's settings are its own.
 
@@ -227,10 +242,11 @@ def load(workspace: Path) -> Pipelines:
 
 
 def gates_for(nodes: Iterable[Node], subject: Subject, gates: Gates, left_out: tuple[Omitted, ...] = ()) -> Planned:
-    """The gates that are promised for a subject: the nodes less timing for plain and untimed cells (R6.8)."""
+    """The gates that are promised for a subject: the nodes less what is left out and less timing for some (R6.8)."""
     planned: list[str] = []
     omitted = list(left_out)
-    for node in nodes:
+    elsewhere = {each.gate for each in left_out}
+    for node in (each for each in nodes if each.gate not in elsewhere):
         reason = _untimed(subject) if gates[node.gate].timed else None
         if reason is None:
             planned.append(node.gate)
@@ -265,6 +281,9 @@ def _check_needs(source: Source, row: PipelinesRow) -> None:
             if need not in row.gates:
                 expected = f"a gate of this file ({', '.join(row.gates)})"
                 raise source.error(place, expected=expected, got=need, fix=f"add {need}: under gates, or correct it")
+            if row.gates[need].elements:
+                got = f"{need}, which large cells do not have"
+                raise source.error(place, expected="a gate of every cell", got=got, fix=f"remove the need of {need}")
             elsewhere = row.gates[need].runtimes
             if elsewhere is not None and not set(node.runtimes or get_args(Runtime)) <= set(elsewhere):
                 got = f"{need}, which runs on {', '.join(elsewhere)} only"

@@ -114,7 +114,10 @@ def _plan(task: Task, after: tuple[str, ...], seed: bytes, gates: Gates) -> Plan
         board=rig.board,
         after=after,
         nodes=nodes,
-        subjects=tuple(pipeline.gates_for(nodes, subject, gates, left_out) for subject in selection.subjects),
+        subjects=tuple(
+            pipeline.gates_for(nodes, subject, gates, (*left_out, *task.pipelines.too_large(nodes, subject)))
+            for subject in selection.subjects
+        ),
         falls_back=selection.falls_back,
         seed_sha256=hashlib.sha256(seed).hexdigest(),
         inputs_sha256={path: hashlib.sha256(data).hexdigest() for path, data in task.inputs.items()},

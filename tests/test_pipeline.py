@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from qualify import pipeline
-from qualify.contract import Arm, Cell, Numeric, Timing
+from qualify.contract import Argument, Arm, Cell, Numeric, Timing
 from qualify.domain import Domain, Limits
 from qualify.errors import InputError, UsageError
 from qualify.gate import Bench, Facts, Gate, Rule, Settings
@@ -106,6 +106,33 @@ def test_a_gate_of_another_runtime_is_left_out_on_record(tmp_path: Path) -> None
     assert found.left_out("default", "screen", CUDA) == ()
 
 
+LARGE = GOOD.replace("runtimes: [cuda]", "elements: {opencl: 100}")
+
+
+@pytest.mark.parametrize(("rows", "planned"), [(9, True), (10, True), (11, False)])
+def test_a_cell_that_is_too_large_for_a_gate_has_it_left_out_on_record(
+    tmp_path: Path, rows: int, planned: bool
+) -> None:
+    found = read(tmp_path, LARGE)
+    about = subject("plain", timed=True)
+    buffers = [Argument(name=name, kind="input", dtype="float32", shape=(rows, 5)) for name in ("a", "b")]
+    about = about.model_copy(update={"arguments": (*buffers, Argument(name="n", kind="scalar", dtype="int32"))})
+    nodes = found.order("default", "screen", POCL, GATES)
+    too_large = found.too_large(nodes, about)
+    reason = Omitted(gate="memcheck", reason=f"{10 * rows} elements, and 100 at most on opencl")
+    assert too_large == (() if planned else (reason,))
+    made = gates_for(nodes, about, GATES, too_large)
+    assert ("memcheck" in made.gates) == planned
+    assert [item for item in made.omitted if item.gate == "memcheck"] == list(too_large)
+
+
+def test_a_limit_holds_for_its_runtime_only(tmp_path: Path) -> None:
+    found = read(tmp_path, LARGE)
+    buffer = Argument(name="a", kind="input", dtype="float32", shape=(101,))
+    about = subject("plain", timed=True).model_copy(update={"arguments": (buffer,), "domain": CUDA})
+    assert found.too_large(found.order("default", "screen", CUDA, GATES), about) == ()
+
+
 def subject(role: Literal["plain", "candidate"], *, timed: bool) -> Subject:
     arm = Arm(route="r", identity=None, launches=())
     return Subject(
@@ -165,6 +192,18 @@ def test_timing_gates_are_not_planned_for_plain_and_untimed_cells(
             "60, needs: [trial]",
             "8: gates.memcheck.needs[0]: expected a gate that",
             "remove the need",
+        ),
+        (
+            "3, needs: [bits],",
+            "3, needs: [bits], elements: {opencl: -1},",
+            "9: gates.trial.elements.opencl: expected at least 0",
+            "write",
+        ),
+        (
+            "cost_s: 2,",
+            "cost_s: 2, elements: {opencl: 9},",
+            "8: gates.memcheck.needs[0]: expected a gate of every",
+            "remove",
         ),
         ("{windows: 21}", "{windows: 0}", "9: gates.trial.settings.windows: expected at least 1, got 0", "write"),
         ("{windows: 21}", "{window: 21}", "9: gates.trial.settings.window: expected one of floor", "write windows"),

@@ -8,11 +8,13 @@ from typing import Any
 
 from gates.compile import Advisory, Compiled, CompileFacts, Entry, Passed
 from gates.contract import ContractGate, ContractSettings
+from gates.memcheck import Launched, MemcheckFacts, ToolRun
 from gates.occupancy import Footprint, OccupancyFacts
 from gates.residency import Asked, Figures, ResidencyFacts
 from qualify.contract import Kernel, Timing
 from qualify.domain import Calibrated, Domain
 from qualify.pacing import Paced
+from qualify.sanitizers import OCLGRIND, PLANTED, TOOLS, Finding
 from qualify.subject import Subject
 from qualify.timed import Span, TimedFacts
 from tests.evidence.goldens import Golden, of_facts
@@ -34,6 +36,7 @@ def cases() -> Iterator[list[Case]]:
             *_residency(),
             *_digest(board),
             *_numeric(board),
+            *_memcheck(),
             *_trial(board),
             *_timing(board),
             *_roofline(board),
@@ -153,6 +156,34 @@ def _numeric(board: Bed) -> Iterator[Case]:
     yield "numeric", "plain-passes", lambda: _measured(board, "numeric", board.plain(n=19, launches=(kernel(),)))
     yield "numeric", "zeros", lambda: case(script("zeros"))
     yield "numeric", "integers-differ", lambda: case(script("copy"), passed=integers)
+
+
+def _memcheck() -> Iterator[Case]:
+    whole: dict[str, Any] = {"version": "1", "ended": "complete", "exit_code": 0, "found": 0, "findings": ()}
+    whole |= {"unexplained": 0, "strange": (), "planted": (), "errors": 0, "warnings": 0}
+    seen = tuple(PLANTED), tuple(PLANTED)
+    outside: dict[str, Any] = {"found": 1, "findings": (Finding(claim="bounds", text="Invalid read of size 4; Kernel: add"),)}
+
+    def opencl(**changes: Any) -> Golden:
+        ended = Launched(variant="ordinary", symbol="add", returned=1000)
+        own = {**whole, "planted": seen, "errors": None, "warnings": None, "launches": (ended,), **changes}
+        return of_facts("memcheck", subject("pocl-3.0"), MemcheckFacts(tools=(ToolRun(tool=OCLGRIND, **own),)), {}, {})
+
+    def cuda(tool: str = "memcheck", **changes: Any) -> Golden:
+        ended = Launched(variant="ordinary", symbol="add", returned=None)
+        own = {**whole, "launches": (ended,)}
+        tools = tuple(ToolRun(tool=name, **(own | changes if name == tool else own)) for name in TOOLS["cuda"])
+        return of_facts("memcheck", subject("cuda-13.2"), MemcheckFacts(tools=tools), {}, {})
+
+    hazard = Finding(claim="races", text="Warning: Race reported between Write access", warning=True)
+    yield "memcheck", "passes", opencl
+    yield "memcheck", "reads-past-the-end", lambda: opencl(**outside)
+    yield "memcheck", "silent", lambda: opencl(planted=((), ()))
+    yield "memcheck", "prints", lambda: opencl(unexplained=1, strange=("ERROR SUMMARY: 0 errors",))
+    yield "memcheck", "cuda-passes", cuda
+    yield "memcheck", "cuda-reads-past-the-end", lambda: cuda(errors=1, exit_code=86, **outside)
+    yield "memcheck", "cuda-warning", lambda: cuda("racecheck", warnings=1, exit_code=86, found=1, findings=(hazard,))
+    yield "memcheck", "cuda-without-a-summary", lambda: cuda("initcheck", errors=None, warnings=None)
 
 
 def _trial(board: Bed) -> Iterator[Case]:
