@@ -22,7 +22,7 @@ SEED = "5eed" * 4
 #: A probe runs this long an arm, four times.
 PROBE_NS = 30_000_000
 #: Steps of the first probe of a chain that is to take a given time, and a share of them for the second.
-FIRST_STEPS = 1_000
+FIRST_STEPS = 1_600
 TIMEOUT_S = 60
 
 
@@ -59,8 +59,8 @@ def planted(family: Family, line: Line, lean: int) -> list[Work]:
 
 
 def _one_tenth(family: Family) -> int:
-    """Steps that are about a tenth of a pass: of the bytes that a stream moves, or some hundred of a chain."""
-    return family.n * 2 // 40 if family.operation == "stream" else 128
+    """Steps that are about a tenth of a pass: of the bytes that a stream moves, or some two hundred of a chain."""
+    return family.n * 2 // 40 if family.operation == "stream" else 192
 
 
 def probe(rig: Rig, workspace: Path, family: Family, few: int, many: int) -> Line:

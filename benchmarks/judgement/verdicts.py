@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import struct
 import time
 from collections import Counter, defaultdict
@@ -156,6 +157,9 @@ def _timing(facts: TimedFacts, values: Series, outputs: int) -> dict[str, Any]:
     windows = [each.attempt.window for each in seen]
     totals = sorted(float(window.total) for window in windows)
     found: dict[str, Any] = {"naive": naive(windows), "windows": len(windows), "d_median": totals[len(totals) // 2]}
+    found["totals_ns"] = [[segment.total_ns for segment in window.segments] for window in windows]
+    found["orders"] = "".join(str(int(window.candidate_first)) for window in windows)
+    found["units_ns"] = {arm: _by_place(windows, arm) for arm in ("candidate", "incumbent")}
     found["d_spread"] = (totals[len(totals) * 84 // 100] - totals[len(totals) * 16 // 100]) / 2
     if "long_parent" in values:
         found["long_ratio"], found["lean_ns"] = in_a_row(timed.long_runs(values, outputs))
@@ -177,6 +181,12 @@ def naive(windows: Sequence[Window]) -> bool:
     """Whether p50 and p95 of the candidate's units are both the lower ones, as a plain reading has it."""
     p50, p95 = ({arm: _rank(windows, arm, percent) for arm in ("candidate", "incumbent")} for percent in (50, 95))
     return all(figure["candidate"] < figure["incumbent"] for figure in (p50, p95))
+
+
+def _by_place(windows: Sequence[Window], arm: str) -> list[float]:
+    """The median of an arm's units at each place in a segment: whether the first differ from the later ones."""
+    segments = [segment.units_ns for window in windows for segment in getattr(window, arm)]
+    return [statistics.median(units) for units in zip(*segments, strict=True)]
 
 
 def _rank(windows: Sequence[Window], arm: str, percent: int) -> int:

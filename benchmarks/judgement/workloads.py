@@ -75,13 +75,14 @@ class Work:
 
 
 #: Sizes by runtime. On a board as in the recordings that the protocol was made with: 195 us and 5 us of arithmetic,
-#: 128 MB and 8 MB of cold memory. A CPU device gets what it can judge in a minute, the virtual board what is quick.
+#: 128 MB and 8 MB of cold memory, the latter in some 4 us. A CPU device gets what it can judge in a minute, the virtual
+#: board what is quick.
 FAMILIES: Mapping[Runtime, tuple[Family, ...]] = {
     "cuda": (
         Family("compute-195us", "chain", 132 * 2048, 195_000, 5_000),
         Family("stream-128MB", "stream", 1 << 24, None, 5_000),
-        Family("compute-5us", "chain", 132 * 512, 5_000, 10_000),
-        Family("cold-5us", "cold", 1 << 20, None, 30_000),
+        Family("compute-5us", "chain", 132 * 256, 5_000, 10_000),
+        Family("cold-8MB", "cold", 1 << 20, None, 30_000),
     ),
     "opencl": (
         Family("compute-400us", "chain", 1 << 17, 400_000, 5_000),
