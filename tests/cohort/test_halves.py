@@ -1,0 +1,51 @@
+"""Elements of sixteen bits: the same sources on every runtime, honest ones near enough and the wrong one not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qualify import cohort
+from qualify.cohort import Selection
+from tests.gates.beds import Bed, bed
+from tests.gates.build import not_held
+
+ROOT = Path(__file__).parents[2]
+CELLS = ("f16-256x1024", "f16-211x52", "bf16-256x1024", "bf16-211x52")
+GATES = ("contract", "compile", "digest", "numeric")
+HONEST, WRONG = ("plain", "wider", "serial"), "first"
+
+
+@pytest.fixture(scope="module", params=["opencl", pytest.param("cuda", marks=pytest.mark.gpu)])
+def on(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    with bed(request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def selection(on: Bed) -> Selection:
+    found = cohort.load(ROOT, "rmsnorm")
+    return cohort.subjects(found, on.rig.domain, on.rig.limits, on.rig.toolkit_build, cells=CELLS)
+
+
+def closed(on: Bed, selection: Selection, cell: str, route: str) -> dict[str, dict[str, bool | None]]:
+    """What closes each gate of a subject."""
+    (about,) = [each for each in selection.subjects if each.key == (cell, route)]
+    on.modules.update(selection.composed)
+    reference = selection.reference.code + b"\nadd = rmsnorm\n"
+    return {gate: not_held(on.judge(gate, about, reference).verdict) for gate in GATES}
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("route", HONEST)
+def test_honest_kernels_are_near_enough(on: Bed, selection: Selection, cell: str, route: str) -> None:
+    assert closed(on, selection, cell, route) == {gate: {} for gate in GATES}
+
+
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell.endswith("x52")])
+def test_the_quietly_wrong_one_fails_by_its_numbers_alone(on: Bed, selection: Selection, cell: str) -> None:
+    found = closed(on, selection, cell, WRONG)
+    assert found["contract"] == found["compile"] == found["digest"] == {}
+    assert found["numeric"]["error"] is False
