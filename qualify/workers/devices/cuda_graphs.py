@@ -17,7 +17,7 @@ from qualify.workers.devices.cuda_driver import call
 class Graph:
     """An executable graph. `work` is what was captured; it keeps the memory that launches' parameters lie in."""
 
-    census: Census
+    nodes: int
     work: Callable[[], object]
     graph: Any
     executable: Any
@@ -26,6 +26,15 @@ class Graph:
     def replay(self) -> None:
         """Enqueue one replay. Raises DriverError."""
         call(driver.cuGraphLaunch, self.executable, self.stream)
+
+    @property
+    def census(self) -> Census:
+        """The nodes by kind. Raises DriverError."""
+        kind = driver.CUgraphNodeType
+        nodes = call(driver.cuGraphGetNodes, self.graph, self.nodes)[0] if self.nodes else ()
+        kinds = Counter(int(call(driver.cuGraphNodeGetType, node)) for node in nodes)
+        kernels, memsets = kinds[int(kind.CU_GRAPH_NODE_TYPE_KERNEL)], kinds[int(kind.CU_GRAPH_NODE_TYPE_MEMSET)]
+        return Census(kernels=kernels, memsets=memsets, others=self.nodes - kernels - memsets)
 
     def forget(self) -> None:
         """Destroy it; nothing of it may run any more. Raises DriverError."""
@@ -41,17 +50,7 @@ def capture(work: Callable[[], object], stream: Any) -> Graph:
     call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
     work()
     graph = call(driver.cuStreamEndCapture, stream)
-    census = count(graph)
+    _, nodes = call(driver.cuGraphGetNodes, graph, 0)
     executable = call(driver.cuGraphInstantiate, graph, 0)
     call(driver.cuGraphUpload, executable, stream)
-    return Graph(census, work, graph, executable, stream)
-
-
-def count(graph: Any) -> Census:
-    """How many nodes of each kind a graph has. Raises DriverError."""
-    _, number = call(driver.cuGraphGetNodes, graph, 0)
-    nodes = call(driver.cuGraphGetNodes, graph, number)[0] if number else ()
-    kinds = Counter(int(call(driver.cuGraphNodeGetType, node)) for node in nodes)
-    kind = driver.CUgraphNodeType
-    kernels, memsets = kinds[int(kind.CU_GRAPH_NODE_TYPE_KERNEL)], kinds[int(kind.CU_GRAPH_NODE_TYPE_MEMSET)]
-    return Census(kernels=kernels, memsets=memsets, others=number - kernels - memsets)
+    return Graph(int(nodes), work, graph, executable, stream)
