@@ -17,7 +17,7 @@ from qualify.evidence.audit import verify_run, verify_store
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import CODES, UNKNOWN, Problem
 from qualify.evidence.store import Store
-from tests.evidence import forgeries  # noqa: F401 -- registers its attacks.
+from tests.evidence import disguises, forgeries  # noqa: F401 -- they register their attacks.
 from tests.evidence.attacks import ATTACKS, NEWEST, OLDER, Attack, Victim
 from tests.evidence.small import GATES, INPUTS, SIZE, edit, plan, rederive, write_run
 
