@@ -51,8 +51,9 @@ wheel: $(READY) ## dist/qualify-*.whl
 	rm -rf dist
 	$(BIN)/python -m build --wheel --no-isolation
 
-bench: $(READY) ## benchmarks/README.md says what is measured
-	$(BIN)/python benchmarks/help_start.py
+bench: $(READY) ## every benchmark that needs no board; benchmarks/README.md says what is measured
+	missed=0; for each in help_start check paired_level store host_gates; do \
+		echo "== $$each"; $(BIN)/python benchmarks/$$each.py || missed=1; done; exit $$missed
 
 lock: ## write requirements.lock from pyproject.toml
 	tools=$$(mktemp -d) && trap "rm -rf $$tools" EXIT && \

@@ -72,8 +72,11 @@ def one_arm(path: Path, arm: str, out: Path) -> int:
 def _benchmark(case: Line, arm: str) -> Callable[[Any], None]:
     def benchmark(state: Any) -> None:
         launch = launchers(case)[arm]
-        state.exec(lambda launched: launch(launched.get_stream().addressof()))
+        state.exec(
+            lambda launched: launch(launched.get_stream().addressof()), batched=False
+        )  # The comparison reads cold.
 
+    benchmark.__name__ = _name(case).replace("-", "_")
     return benchmark
 
 
