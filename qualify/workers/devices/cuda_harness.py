@@ -17,6 +17,7 @@ from qualify.contract import Kernel
 from qualify.elements import DTYPES
 from qualify.errors import RigError
 from qualify.fill import generate
+from qualify.fnv import fnv1a64
 from qualify.patterns import poison_masks
 from qualify.steps import Placement, Poison, Recipe, Values, Zeros
 from qualify.workers.devices.base import CANARY_SEED
@@ -51,6 +52,9 @@ MOST_UNITS = 1024  # Numbers of multiprocessors are far below.
 SCRUBS = 20  # A multiprocessor that no block comes to in so many launches does not run.
 MAX_GRID_Y = 65_535
 TABLE_BYTES = 1 << 16  # Of the list of a segment's outputs, to begin with.
+_CANARY, _CANARY_BYTES = Poison(dtype="uint8", seed=CANARY_SEED), 3 * FNV_TILE_BYTES + 5
+#: By the definition, which takes tens of milliseconds: made with a template's libraries, so that no session waits.
+_CANARY_DIGEST = fnv1a64(generate(_CANARY, _CANARY_BYTES))
 _NEVER = (1 << 64) - 1  # atomicMin starts from here.
 #: A number and its size in bytes, or raw bytes: one parameter of a harness kernel.
 Parameter = tuple[int, int] | bytes
@@ -130,21 +134,18 @@ class CudaHarness:
 
         Raises RigError: after that no kernel can be blamed.
         """
-        from qualify.fnv import fnv1a64
-
-        recipe = Poison(dtype="uint8", seed=CANARY_SEED)
-        size = 3 * FNV_TILE_BYTES + 5
         try:
-            memory = int(call(driver.cuMemAlloc, size + 8))
-            self.poison(((memory, size, recipe),))
-            (got,) = self.hashes(((memory, size),))
+            memory = int(call(driver.cuMemAlloc, _CANARY_BYTES + 8))
+            self.poison(((memory, _CANARY_BYTES, _CANARY),))
+            (got,) = self.hashes(((memory, _CANARY_BYTES),))
             call(driver.cuMemFree, memory)
         except DriverError as error:
             fix = "check the board with nvidia-smi"
             raise RigError(f"expected the canary kernel to run, got {error}", fix=fix) from error
-        want = fnv1a64(generate(recipe, size))
-        if got != want:
-            raise RigError(f"expected the canary digest {want}, got {got}", fix="do not trust this board; check it")
+        if got != _CANARY_DIGEST:
+            raise RigError(
+                f"expected the canary digest {_CANARY_DIGEST}, got {got}", fix="do not trust this board; check it"
+            )
 
     # Patterns and values ---------------------------------------------------------------------------------------------
 
