@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 # The environment carries the lock's checksum, so another lock makes another environment.
 READY := $(VENV)/ready-$(shell cksum < requirements.lock | tr ' ' -)
 
-.PHONY: help env demo test gpu lint format wheel bench lock clean
+.PHONY: help env demo test suite gpu lint format wheel bench lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -32,8 +32,11 @@ $(READY):
 demo: $(READY) ## screen kernels on this machine's CPU, promote one, close its admission by a reworded comment
 	$(BIN)/python demo/run.py
 
-test: lint ## lint, then every test
-	$(BIN)/pytest
+test: $(READY) ## lint and every test, side by side
+	$(MAKE) --no-print-directory --jobs 2 lint suite
+
+suite: $(READY) ## every test, a process a core
+	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 gpu: $(READY) ## every test that needs a board, on a machine that has one
 	$(BIN)/python tests/gpu/run.py

@@ -1,19 +1,45 @@
-"""Two rules for the whole suite: nothing skips, and a `gpu` test runs wherever there is a device to run it on.
+"""Rules for the whole suite: nothing skips, a `gpu` test runs wherever there is a device to run it on, and each process
+of `pytest -n` has the CPU device to itself.
 
 A test that cannot run is a test that proves nothing, so a skip is a failure. Tests marked `gpu` are deselected, and
 counted as such, only where no NVIDIA device node exists; where one exists they run, and a missing driver, toolkit
 or library fails them.
 """
 
+import os
+import shutil
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+MOST_PROCESSES = 8  # Of a machine with many cores: each has rigs of its own.
 
 
 def nvidia_devices(folder: Path = Path("/dev")) -> tuple[Path, ...]:
     """The device nodes of this machine's NVIDIA boards."""
     return tuple(sorted(folder.glob("nvidia[0-9]*")))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many processes `pytest -n auto` has: one a core, but one alone where there is a board."""
+    return 1 if nvidia_devices() else min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of several processes a temporary folder of its own, in which the lock of its CPU device lies.
+
+    The lock of a board stays in the folder that all share.
+    """
+    if not hasattr(config, "workerinput") or nvidia_devices():
+        return
+    folder = tempfile.mkdtemp(prefix="qualify-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -24,6 +50,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in gpu]
     if gpu:
         config.hook.pytest_deselected(items=gpu)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["deselected"] = len(gpu)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Count what the processes deselected, which is the same in each, once."""
+    count = getattr(node, "workeroutput", {}).get("deselected", 0)
+    if count and node.gateway.id == "gw0":
+        node.config.hook.pytest_deselected(items=[SimpleNamespace() for _ in range(count)])
 
 
 @pytest.hookimpl(wrapper=True)
