@@ -12,14 +12,14 @@ import pytest
 
 from tests.cli.workspaces import HEAD, HONEST, Done, Workspace, clean, command, make, with_routes
 
-BOMB = "#define A0 1.0f,\n" + "".join(f"#define A{i} A{i - 1} A{i - 1}\n" for i in range(1, 34))
+BOMB = "#define A(x) x+x+x+x+x+x+x+x\n#define B(x) A(A(A(A(A(A(x))))))\n" + HEAD + " { y[n] = B(B(n)); }\n"
 WARNINGS = "".join(f"#warning {'loud ' * 20}{i}\n" for i in range(4_000))
 LEAVES = '{"entries": {"add": {"does": "tail", "group": 16}}}'
 HANGS = '{"entries": {"add": {"does": "add", "fault": "hang"}}}'
 #: Kernels that fail: the gate that closes each, and a word of its verdict.
 FAILING = {
     "nonsense": (HEAD + " { y[0] = nothing; }\n", "compile", "nothing"),
-    "hangs": (HEAD + " { volatile int on = 1; while (on) ; }\n", "digest", "hung"),
+    "hangs": (HEAD + " { volatile int on = get_global_id(0) == 0; while (on) ; }\n", "digest", "hung"),
     "overruns": (
         HEAD + " { int i = get_global_id(0); if (i <= n) y[i] = i < n ? a[i] + b[i] : 0; }\n",
         "digest",
@@ -27,9 +27,9 @@ FAILING = {
     ),
     "wild": (HEAD + " { y[(long)1 << 40] = 1.0f; }\n", "digest", "died"),
     "divides": (HEAD + " { volatile int zero = 0; y[0] = 1 / zero; }\n", "digest", ""),
-    "bomb": (BOMB + "__constant float t[] = {A33 0.0f};\n" + HONEST, "compile", "compile"),
+    "bomb": (BOMB, "compile", "compile"),
     "shouts": (
-        HEAD + ' { for (int i = 0; i < 4000000; i++) printf("too much for anyone to read %d\\n", i); }\n',
+        HEAD + ' { for (int i = 0; i < 2000; i++) printf("too much for anyone to read %d\\n", i); }\n',
         "digest",
         "measured",
     ),
