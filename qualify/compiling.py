@@ -24,6 +24,9 @@ from qualify.toolkits import Toolkit
 
 COMPILE_TIMEOUT_S = 60.0
 MAX_OBJECT_BYTES = 256 << 20
+#: The harnesses that were made in this process, by all that a compile worker is told and says: a second rig of a
+#: toolkit need not wait for its own.
+_HARNESSES: dict[tuple[object, ...], tuple[bytes, ...]] = {}
 #: What a compile worker may print in its life: a kernel that prints is closed by it, a compiler's warnings are not.
 COMPILE_OUTPUT_BYTES = 256 << 20
 _REPORT = "report it: the fault is the tool's own, no kernel's"
@@ -59,14 +62,19 @@ class Compilers:
         """The harness that measuring workers load, made once; empty where the device needs none. Raises RigError."""
         with self._harness_lock:
             if self._harness is None:
-                try:
-                    answer, data = self._ask(Prepare(), (), MAX_OBJECT_BYTES)
-                except ChildLost as error:
-                    raise RigError(f"the harness's compile worker {error.how}: {error.log}", fix=_REPORT) from error
-                if not isinstance(answer, Prepared):
-                    raise RigError(f"expected the harness, got {answer.say}", fix=_REPORT)
-                self._harness = data
+                said, told = self.describe(), (*self._job.variables.items(), *self._job.tools.items())
+                key = self._job.name, said.version, said.toolkit_build, said.arch, *sorted(told)
+                self._harness = _HARNESSES[key] = _HARNESSES.get(key) or self._prepared()
             return self._harness
+
+    def _prepared(self) -> tuple[bytes, ...]:
+        try:
+            answer, data = self._ask(Prepare(), (), MAX_OBJECT_BYTES)
+        except ChildLost as error:
+            raise RigError(f"the harness's compile worker {error.how}: {error.log}", fix=_REPORT) from error
+        if not isinstance(answer, Prepared):
+            raise RigError(f"expected the harness, got {answer.say}", fix=_REPORT)
+        return data
 
     def made(self, composed: Composed) -> tuple[Built, bytes | None]:
         """The report and the object of a module, compiled once a run. Raises ChildLost, the second time too."""
