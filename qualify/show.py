@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from qualify.engine import Gates
@@ -85,12 +85,22 @@ def _mark(item: GateVerdict | None) -> str:
 
 
 def reasons(verdict: RunVerdict, plan: Plan, gates: Gates) -> Iterable[str]:
-    """One sentence on why each loser lost, with what to do; then routes that do not apply."""
+    """One sentence on why each loser lost, with what to do; then gates that a cell goes without, and routes too."""
     for subject in verdict.subjects:
         if subject.outcome != "pass":
             yield printable(_sentence(subject, gates))
+    yield from dict.fromkeys(_without(plan, gates))
     for fallen in plan.falls_back:
         yield f"{fallen.cell}/{fallen.route} falls back to plain: it admits only {fallen.admits}"
+
+
+def _without(plan: Plan, gates: Gates) -> Iterator[str]:
+    """Gates of this run that policy keeps out of a cell; that plain is not timed goes without saying."""
+    run = {node.gate for node in plan.nodes if node.gate in gates and not gates[node.gate].timed}
+    for planned in plan.subjects:
+        for item in planned.omitted:
+            if item.gate in run:
+                yield f"{planned.subject.cell.id} goes without {item.gate}: {item.reason}"
 
 
 def _sentence(subject: SubjectVerdict, gates: Gates) -> str:

@@ -2,9 +2,12 @@
 
 import pytest
 
-from qualify.plan import Planned
-from qualify.show import SILENCE_S, Lines
+from gates import GATES
+from qualify.judgement import judge_run
+from qualify.plan import Omitted, Planned
+from qualify.show import SILENCE_S, Lines, reasons
 from qualify.verdict import Check, Verdict
+from tests.evidence import small
 from tests.gates.build import subject
 
 PLANNED = Planned(subject=subject(), gates=("compile",))
@@ -39,3 +42,16 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     lines.gate("compile", 1)
     lines.decided(PLANNED, "compile", FAILS)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_cell_that_goes_without_a_gate_says_so_once_and_of_timing_nothing() -> None:
+    whole = small.plan()
+    nodes = tuple(
+        node.model_copy(update={"gate": gate}) for node, gate in zip(whole.nodes, ("memcheck", "trial"), strict=True)
+    )
+    why = {"memcheck": "9 elements, and 8 at most on opencl", "trial": "plain is never timed", "residency": "elsewhere"}
+    left_out = tuple(Omitted(gate=gate, reason=reason) for gate, reason in why.items())
+    subjects = tuple(each.model_copy(update={"gates": (), "omitted": left_out}) for each in whole.subjects)
+    plan = whole.model_copy(update={"nodes": nodes, "subjects": subjects})
+    lines = list(reasons(judge_run(plan, "complete", {}, {}), plan, GATES))
+    assert [line for line in lines if "without" in line] == [f"f32-7 goes without memcheck: {why['memcheck']}"]
