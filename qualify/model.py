@@ -90,6 +90,11 @@ def absent(value: object) -> bool:
     return value is None
 
 
+def none(value: tuple[object, ...]) -> bool:
+    """Whether a list is empty: as `absent`, for lists."""
+    return not value
+
+
 class Document(BaseModel):
     """A frozen model with closed fields and one canonical spelling."""
 

@@ -270,6 +270,11 @@ def _check_domains(source: Source, row: PipelinesRow) -> None:
             raise source.error(("domains", index), expected="each domain once", got=str(domain), fix="remove one")
 
 
+def _meets(node: NodeRow, runtime: Runtime) -> bool:
+    """Whether a gate is planned on a runtime."""
+    return node.runtimes is None or runtime in node.runtimes
+
+
 def _check_needs(source: Source, row: PipelinesRow) -> None:
     """Needs exist and run wherever the gate runs."""
     for name, node in row.gates.items():
@@ -281,9 +286,11 @@ def _check_needs(source: Source, row: PipelinesRow) -> None:
             if need not in row.gates:
                 expected = f"a gate of this file ({', '.join(row.gates)})"
                 raise source.error(place, expected=expected, got=need, fix=f"add {need}: under gates, or correct it")
-            if row.gates[need].elements:
-                got = f"{need}, which large cells do not have"
-                raise source.error(place, expected="a gate of every cell", got=got, fix=f"remove the need of {need}")
+            for runtime, most in row.gates[need].elements.items():
+                if node.elements.get(runtime, most + 1) > most and _meets(node, runtime):
+                    got = f"{need}, which cells of more than {most} elements do not have on {runtime}"
+                    fix = f"remove the need of {need}, or give {name} no more elements"
+                    raise source.error(place, expected="a gate of every cell", got=got, fix=fix)
             elsewhere = row.gates[need].runtimes
             if elsewhere is not None and not set(node.runtimes or get_args(Runtime)) <= set(elsewhere):
                 got = f"{need}, which runs on {', '.join(elsewhere)} only"

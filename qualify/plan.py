@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from qualify.domain import Board, Domain
 from qualify.gate import Measurement
-from qualify.model import Document, Hex64, Json, Name, Ratio, Segment, canonical_by_items
+from qualify.model import Document, Hex64, Json, Name, Ratio, Segment, canonical_by_items, none
 from qualify.subject import Subject
 
-__all__ = ["FallsBack", "Measurement", "Node", "Omitted", "Plan", "Planned", "RunRecord"]
+__all__ = ["FallsBack", "LeftOut", "Measurement", "Node", "Omitted", "Plan", "Planned", "RunRecord"]
 
 
 class Node(Document):
@@ -51,6 +53,13 @@ class FallsBack(Document):
     admits: str
 
 
+class LeftOut(Document):
+    """A cell that is too large for this run's device; it has no subject, so that what was tested has a known bound."""
+
+    cell: Segment
+    reason: str
+
+
 class Plan(Document):
     """`opened/<run>.json`. `after` holds the SHA-256 of every head seen at opening (R11.1).
 
@@ -73,6 +82,7 @@ class Plan(Document):
     nodes: tuple[Node, ...]
     subjects: tuple[Planned, ...]
     falls_back: tuple[FallsBack, ...]
+    left_out: Annotated[tuple[LeftOut, ...], Field(exclude_if=none)] = ()
     seed_sha256: Hex64
     inputs_sha256: dict[str, Hex64]
 

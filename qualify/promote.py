@@ -251,7 +251,7 @@ class _Promotion:
 
 
 def _nothing(item: cohort.Cohort) -> cohort.Selection:
-    return cohort.Selection(subjects=(), falls_back=(), composed={}, reference=item.reference)
+    return cohort.Selection(subjects=(), falls_back=(), left_out=(), composed={}, reference=item.reference)
 
 
 def _pipeline(runs: Iterable[Screened]) -> str:

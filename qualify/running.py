@@ -119,6 +119,7 @@ def _plan(task: Task, after: tuple[str, ...], seed: bytes, gates: Gates) -> Plan
             for subject in selection.subjects
         ),
         falls_back=selection.falls_back,
+        left_out=selection.left_out,
         seed_sha256=hashlib.sha256(seed).hexdigest(),
         inputs_sha256={path: hashlib.sha256(data).hexdigest() for path, data in task.inputs.items()},
     )

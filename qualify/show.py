@@ -85,11 +85,13 @@ def _mark(item: GateVerdict | None) -> str:
 
 
 def reasons(verdict: RunVerdict, plan: Plan, gates: Gates) -> Iterable[str]:
-    """One sentence on why each loser lost, with what to do; then gates that a cell goes without, and routes too."""
+    """One sentence on why each loser lost, with what to do; then gates, cells and routes that were left out."""
     for subject in verdict.subjects:
         if subject.outcome != "pass":
             yield printable(_sentence(subject, gates))
     yield from dict.fromkeys(_without(plan, gates))
+    for cell in plan.left_out:
+        yield f"{cell.cell} is left out: it {cell.reason}"
     for fallen in plan.falls_back:
         yield f"{fallen.cell}/{fallen.route} falls back to plain: it admits only {fallen.admits}"
 

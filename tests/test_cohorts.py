@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gates import GATES
 from qualify import cohort, pipeline
 from qualify.cohort import Cohort
 from qualify.contract import Argument, Cell
@@ -76,7 +77,7 @@ def test_every_route_of_every_cell_composes_or_falls_back_by_its_own_words(opera
         assert next(iter(composed.fragments)) == f"common/{domain.runtime}.h"
         text = b"".join(composed.fragments.values()).decode()
         assert all(f"KERNEL void {symbol}(" in text for symbol in subject.candidate.symbols)
-    planned = len(selection.subjects) + len(selection.falls_back)
+    planned = len(selection.subjects) + len(selection.falls_back) + len(selection.left_out) * len(found.routes)
     assert planned == len(found.cells) * len(found.routes)
     assert {left.route for left in selection.falls_back}.isdisjoint({"plain", TRAPS[operation][0]})
 
@@ -95,6 +96,28 @@ def test_cells_are_round_ragged_and_tiny_and_the_tiny_one_is_not_timed(operation
     assert any(all(extent % 64 == 0 for extent in extents) for extents in timed)
     assert any(math.prod(extents) % 64 for extents in timed)
     assert math.prod(tiny(found).integers.values()) <= 1024
+
+
+def test_one_large_cell_has_elements_that_no_int_counts_and_is_planned_where_they_fit() -> None:
+    found = load("transpose")
+    (large,) = found.where_memory_allows
+    (cell,) = [cell for cell in found.cells if cell.id == large]
+    assert 1 << 31 < math.prod(cell.integers.values()) < 33 << 26
+    assert not cell.timed
+    domain = Domain(toolkit="cuda-13.2", arch="sm_90")
+    for gibibytes, fits in ((16, False), (17, True)):
+        limits = Limits(source="test", memory_bytes=gibibytes << 30)
+        selection = cohort.subjects(found, domain, limits, "build 1")
+        assert (large in {subject.cell.id for subject in selection.subjects}) is fits
+        assert (large in {left.cell for left in selection.left_out}) is not fits
+    policy = pipeline.load(ROOT)
+    for stage in ("screen", "promote"):
+        nodes = policy.order("default", stage, domain, GATES)
+        (plain,) = [each for each in selection.subjects if each.role == "plain" and each.cell == cell]
+        left = policy.too_large(nodes, plain)
+        planned = pipeline.gates_for(nodes, plain, GATES, left).gates
+        assert planned == ("contract", "compile", "occupancy", "residency", "digest")
+        assert not policy.too_large(nodes, plain.model_copy(update={"arguments": found.arguments["f32-1024x256"]}))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

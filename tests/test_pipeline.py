@@ -169,6 +169,17 @@ def test_timing_gates_are_not_planned_for_plain_and_untimed_cells(
     assert planned.omitted == left_out + (() if reason is None else (Omitted(gate="trial", reason=reason),))
 
 
+def test_a_gate_may_need_one_that_is_planned_wherever_it_is_itself(tmp_path: Path) -> None:
+    limited = GOOD.replace("cost_s: 2,", "cost_s: 2, elements: {opencl: 9},")
+    for most, fits in ((9, True), (8, True), (10, False)):
+        text = limited.replace("3, needs: [bits],", f"3, needs: [bits], elements: {{opencl: {most}}},")
+        if fits:
+            assert read(tmp_path, text).order("default", "screen", POCL, GATES)
+            continue
+        with pytest.raises(InputError, match="more than 9 elements"):
+            read(tmp_path, text)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says", "fix"),
     [
@@ -202,7 +213,7 @@ def test_timing_gates_are_not_planned_for_plain_and_untimed_cells(
         (
             "cost_s: 2,",
             "cost_s: 2, elements: {opencl: 9},",
-            "8: gates.memcheck.needs[0]: expected a gate of every",
+            "9: gates.trial.needs[0]: expected a gate of every",
             "remove",
         ),
         ("{windows: 21}", "{windows: 0}", "9: gates.trial.settings.windows: expected at least 1, got 0", "write"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qualify.cohort.contents import arguments, cells, check_arguments
+from qualify.cohort.contents import arguments, cells, cells_where_memory_allows, check_arguments
 from qualify.cohort.rows import CohortRow, KernelRow, RouteRow
 from qualify.cohort.scope import check_formula, fill_in
 from qualify.contract import Argument, Cell, ReferenceSource
@@ -79,6 +79,7 @@ class Cohort:
     routes: Mapping[str, Route]
     reference: ReferenceSource
     files: Files
+    where_memory_allows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def dispatcher_revision(self) -> int:
@@ -131,6 +132,7 @@ def load(workspace: Path, operation: str, *, candidates: Path | None = None) -> 
         routes={**routes, **{route.name: route for route in _candidates(files, source, row, made[0], routes)}},
         reference=_reference(source, row, folder, files),
         files=files,
+        where_memory_allows=cells_where_memory_allows(source, row),
     )
 
 

@@ -26,6 +26,7 @@ from qualify.contract import (
     TensorMap,
 )
 from qualify.documents import Field, Source
+from qualify.domain import Runtime
 from qualify.elements import DTYPES, SPECIAL_KINDS, Dtype, specials
 from qualify.fill import recipe
 from qualify.model import MAX_INTEGER, ratio
@@ -41,7 +42,7 @@ _DECIMAL = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18}(e-?[0-9]{1,2})?|e-?[0-9]{1,2
 MAX_ADDRESSES = 1 << 20  # A worker writes the table in one piece.
 _MAX_SCALAR = 10**18  # A `Ratio` has 18 digits.
 #: Names of a cell that mean something else.
-_RESERVED = frozenset({"id", "timed", "runtime"})
+_RESERVED = frozenset({"id", "timed", "runtime", "where_memory_allows"})
 
 _TAKES: Mapping[str, frozenset[str]] = {
     "input": frozenset({"dtype", "shape", "align", "fill"}),
@@ -94,6 +95,25 @@ def cells(source: Source, row: CohortRow) -> tuple[Cell, ...]:
                 got = ", ".join(sorted(have)) or "none"
                 raise source.error(("cells", index), expected=expected, got=got, fix=f"give every cell the same {kind}")
     return made
+
+
+def cells_where_memory_allows(source: Source, row: CohortRow) -> Mapping[str, tuple[str, ...]]:
+    """The cells that a device may be too small for, with the runtimes that they are planned on (R6.4).
+
+    Raises InputError for anything but a list of runtimes.
+    """
+    found = {}
+    for index, item in enumerate(row.cells):
+        asked = item.get("where_memory_allows")
+        if asked is None:
+            continue
+        runtimes = get_args(Runtime)
+        if not isinstance(asked, list) or not asked or not all(each in runtimes for each in asked):
+            field: Field = ("cells", index, "where_memory_allows")
+            expected, fix = f"runtimes ({', '.join(runtimes)})", "write where_memory_allows: [cuda]"
+            raise source.error(field, expected=expected, got=str(asked), fix=fix)
+        found[str(item["id"])] = tuple(map(str, asked))
+    return found
 
 
 def _cell(source: Source, field: Field, row: Mapping[str, object]) -> Cell:

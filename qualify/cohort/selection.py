@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qualify.arena import layout
 from qualify.cohort.cohort import WORK, Cohort
 from qualify.cohort.composition import Composition, compose
 from qualify.cohort.scope import Scope
@@ -15,7 +16,7 @@ from qualify.elements import DTYPES
 from qualify.subject import Subject
 
 if TYPE_CHECKING:  # A check composes and plans nothing: it starts without the words of workers.
-    from qualify.plan import FallsBack
+    from qualify.plan import FallsBack, LeftOut
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Selection:
 
     subjects: tuple[Subject, ...]
     falls_back: tuple[FallsBack, ...]
+    left_out: tuple[LeftOut, ...]
     composed: Mapping[str, Composed]
     reference: ReferenceSource
 
@@ -42,15 +44,21 @@ def subjects(
 
     Plain is a subject of every cell that has one, named or not: a candidate is judged in a cell whose plain route was
     judged before it. The incumbent of a cell is plain, or the route that `incumbents` names because it is admitted
-    and open there; an incumbent is no candidate.
+    and open there; an incumbent is no candidate. A cell that says `where_memory_allows` is left out, on record, where
+    the device has too little or does not say.
     """
     selecting = _Selecting(cohort, domain, limits)
     admitted = incumbents or {}
     planned: list[Subject] = []
     falls_back: list[FallsBack] = []
+    left_out: list[LeftOut] = []
     composed: dict[str, Composed] = {}
     for cell in cohort.cells:
         if cells is not None and cell.id not in cells:
+            continue
+        too_large = selecting.left_out(cell)
+        if too_large is not None:
+            left_out.append(too_large)
             continue
         found = {
             name: compose(cohort, cell, route, domain, toolkit_build)
@@ -63,7 +71,7 @@ def subjects(
         wanted = {arm.identity for one in of_cell for arm in (one.candidate, one.incumbent)}
         made = (item.composed for item in found.values() if item.composed is not None)
         composed |= {each.identity: each for each in made if each.identity in wanted}
-    return Selection(tuple(planned), tuple(falls_back), composed, cohort.reference)
+    return Selection(tuple(planned), tuple(falls_back), tuple(left_out), composed, cohort.reference)
 
 
 def _falls_back(cell: Cell, found: Mapping[str, Composition]) -> list[FallsBack]:
@@ -83,6 +91,25 @@ class _Selecting:
     cohort: Cohort
     domain: Domain
     limits: Limits
+
+    def left_out(self, cell: Cell) -> LeftOut | None:
+        """The record of a cell that says `where_memory_allows` and has no subject here."""
+        runtimes = self.cohort.where_memory_allows.get(cell.id)
+        reason = None if runtimes is None else self._too_large(cell, runtimes)
+        if reason is None:
+            return None
+        from qualify.plan import LeftOut
+
+        return LeftOut(cell=cell.id, reason=reason)
+
+    def _too_large(self, cell: Cell, runtimes: tuple[str, ...]) -> str | None:
+        """Why a cell is not planned here; unknown memory allows nothing."""
+        if self.domain.runtime not in runtimes:
+            return f"is planned on {', '.join(runtimes)} only"
+        need, have = layout(self.cohort.arguments[cell.id], 1).size_bytes, self.limits.memory_bytes
+        if have is None:
+            return f"needs {need} bytes of memory, and how much is there is unknown"
+        return None if need <= have else f"needs {need} bytes of memory, and {have} are there"
 
     def subjects(
         self, cell: Cell, found: Mapping[str, Composition], wanted: Collection[str] | None, selected: str

@@ -8,7 +8,9 @@ import pytest
 from qualify import cohort
 from qualify.cohort.contents import DEFAULT_FILL
 from qualify.contract import PointerMember, PointerTable, ScalarMember, Struct, TensorMap
-from tests.cohort.bench import COHORT, FILES, changed_lines, edited, refusal, select, subject, write
+from qualify.domain import Limits
+from qualify.plan import LeftOut
+from tests.cohort.bench import COHORT, FILES, OPENCL, changed_lines, edited, refusal, select, subject, write
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -114,6 +116,43 @@ def test_a_constant_is_filled_like_an_input_and_named_under_state(tmp_path: Path
     assert (found.kind, found.shape, found.fill) == ("constant", (16,), DEFAULT_FILL)
     error = refusal(write(tmp_path, scale_cohort_yaml=edited("cells:", TAPS)))
     assert (error.expected, error.got) == ("the arguments that are constants (taps)", "none")
+
+
+LARGE = COHORT.replace("timed: false}", "timed: false, where_memory_allows: [opencl]}")
+
+
+@pytest.mark.parametrize(
+    ("text", "memory_bytes", "reason"),
+    [
+        (LARGE, 24 << 10, None),
+        (LARGE, 12 << 10, "needs 16384 bytes of memory, and 12288 are there"),
+        (LARGE, None, "needs 16384 bytes of memory, and how much is there is unknown"),
+        (LARGE.replace("opencl", "cuda"), 24 << 10, "is planned on cuda only"),
+        (COHORT, 12, None),
+    ],
+)
+def test_a_cell_that_memory_may_not_allow_is_left_out_on_record(
+    tmp_path: Path, text: str, memory_bytes: int | None, reason: str | None
+) -> None:
+    found = cohort.load(write(tmp_path, scale_cohort_yaml=text), "scale")
+    limits = Limits(source="test", memory_bytes=memory_bytes)
+    selection = cohort.subjects(found, OPENCL, limits, "build 1")
+    assert selection.left_out == (() if reason is None else (LeftOut(cell="small", reason=reason),))
+    cells = {subject.cell.id for subject in selection.subjects}
+    assert cells == ({"big", "small"} if reason is None else {"big"})
+    assert not (cell_records(selection) & {"small"} if reason else set())
+
+
+def cell_records(selection: cohort.Selection) -> set[str]:
+    """The cells that have a subject or a route that falls back."""
+    return {each.cell.id for each in selection.subjects} | {each.cell for each in selection.falls_back}
+
+
+@pytest.mark.parametrize("asked", ["true", "[]", "[metal]", "cuda"])
+def test_where_memory_allows_names_runtimes(tmp_path: Path, asked: str) -> None:
+    error = refusal(write(tmp_path, scale_cohort_yaml=LARGE.replace("[opencl]", asked)))
+    assert error.expected == "runtimes (cuda, opencl, simulated)"
+    assert error.fix == "write where_memory_allows: [cuda]"
 
 
 MAP = "  - {name: m, kind: tensormap, of: x, dims: [cols, rows], box: [4, rows], swizzle: 128}\ncells:"
