@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -162,7 +163,7 @@ def compared(code: Path, row: dict[str, Any], rounds: int) -> Iterator[bool]:
 
 def kernels(words: Sequence[str]) -> int:
     """Hash the shape's buffers by each kernel in turns, and say the medians and the digests."""
-    from qualify.workers.devices.cuda_fnv import FNV_CHAIN, FNV_LOOKBACK
+    from qualify.workers.devices.cuda_fnv import FNV_CHAIN, FNV_LOOKBACK, Hasher
 
     count, size, rounds = (int(word) for word in words[1:])
     harness = _clocked(Path(words[0]).read_bytes())
@@ -170,19 +171,26 @@ def kernels(words: Sequence[str]) -> int:
     for number, (address, _) in enumerate(ranges):
         harness.poison([(address, size, Poison(dtype="uint8", seed=f"{number:016x}"))])
     harness.wait()
-    found: dict[str, list[tuple[float, float, tuple[str, ...]]]] = {FNV_CHAIN: [], FNV_LOOKBACK: []}
+    kept = Hasher(harness)
+    ways = {
+        "chain": partial(harness.hashes, ranges, FNV_CHAIN),
+        "look-back": partial(harness.hashes, ranges, FNV_LOOKBACK),
+        "chain, kept": partial(kept.hashes, ranges, FNV_CHAIN),
+        "look-back, kept": partial(kept.hashes, ranges, FNV_LOOKBACK),
+    }
+    found: dict[str, list[tuple[float, float, tuple[str, ...]]]] = {name: [] for name in ways}
     for _ in range(rounds + 1):
-        for by, rows in found.items():
+        for name, way in ways.items():
             harness.clocked_s.clear()
             started_s = time.perf_counter()
-            digests = harness.hashes(ranges, by)
-            rows.append((time.perf_counter() - started_s, sum(harness.clocked_s), digests))
-    for by, rows in found.items():
+            digests = way()
+            found[name].append((time.perf_counter() - started_s, sum(harness.clocked_s), digests))
+    for name, rows in found.items():
         whole_s = statistics.median(row[0] for row in rows[1:])
         kernel_s = statistics.median(row[1] for row in rows[1:])
         same = {row[2] for row in rows}
         digests = same.pop() if len(same) == 1 else ()
-        print(json.dumps({"kernel": by, "whole_s": whole_s, "kernel_s": kernel_s, "digests": digests}))
+        print(json.dumps({"kernel": name, "whole_s": whole_s, "kernel_s": kernel_s, "digests": digests}))
     return 0
 
 

@@ -21,7 +21,7 @@ from qualify.fnv import fnv1a64
 from qualify.gate import Loss, WorkerLost
 from qualify.steps import Census, Contend, Contended, Digest, Digests, Fill, Poison, Scrub
 from qualify.workers.devices.cuda_driver import call
-from qualify.workers.devices.cuda_fnv import FNV_CHAIN, FNV_LOOKBACK
+from qualify.workers.devices.cuda_fnv import FNV_CHAIN, FNV_LOOKBACK, MOST_TABLES, Hasher
 from qualify.workers.devices.cuda_harness import CudaHarness
 from tests.devices.beds import arena, bed, do, read, refusal, segment
 from tests.rigs import CUDA, HONEST, LAUNCH, SEED, Trial, sums
@@ -257,3 +257,18 @@ def test_both_kernels_agree_on_large_buffers_every_time(harness: CudaHarness) ->
     wanted = harness.hashes(ranges, FNV_CHAIN)
     assert {harness.hashes(ranges, FNV_LOOKBACK) for _ in range(50)} == {wanted}
     assert {harness.hashes(ranges[:1], FNV_LOOKBACK) for _ in range(50)} == {wanted[:1]}
+
+
+@pytest.mark.parametrize("by", [FNV_CHAIN, FNV_LOOKBACK])
+def test_lists_that_keep_their_memory_give_the_same_digests(harness: CudaHarness, by: str) -> None:
+    hasher = Hasher(harness)
+    ranges = [poisoned(harness, size, size % 5) for size in (TILE, 7 * TILE + 3, 0, 3 * TILE)]
+    wanted = harness.hashes(ranges, FNV_CHAIN)
+    order = [3, 1, 0, 2]
+    for _ in range(2):
+        assert hasher.hashes(ranges, by) == wanted
+        assert hasher.hashes([ranges[at] for at in order], by) == tuple(wanted[at] for at in order)
+        for count in range(1, MOST_TABLES + 1):  # Other sizes drive out what was kept.
+            assert hasher.hashes(ranges[:count], by) == wanted[:count]
+    assert hasher.hashes([ranges[2]], by) == (fnv1a64(b""),)
+    assert hasher.hashes([], by) == ()
