@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,7 @@ import pytest
 from gates.trial import WatchedFacts
 from qualify import nvml, program
 from qualify.bench import Rig
+from qualify.gate import WorkerLost
 from qualify.model import canonical_bytes
 from qualify.paired import REJECTING
 from qualify.sessions import MeasuringSession
@@ -19,9 +21,10 @@ from qualify.steps import MAX_HELD_CALLS
 from qualify.telemetry import Watched
 from tests.gates.beds import bed, cuda
 from tests.gates.build import check, kernel
-from tests.rigs import CUDA, HONEST, Trial
+from tests.rigs import CUDA, HONEST, Trial, filled, launched
 
 pytestmark = pytest.mark.gpu
+FAULT = cuda("y[(1ll << 40) + i] = 1.0f;")
 #: Memory written again and again by a process that is none of ours.
 STRANGER = """
 from cuda.bindings import driver
@@ -82,6 +85,28 @@ def test_a_quiet_session_on_the_board(rig: Rig) -> None:
     last = found.snapshots[-1]
     assert None not in (last.sm_mhz, last.memory_mhz, last.temperature_c, last.power_mw, last.reasons)
     assert found.worker is not None or "foreign-process unknown" in seen[0].events
+
+
+def test_a_fault_of_a_kernel_is_an_error_that_the_board_reports(rig: Rig) -> None:
+    about = Trial(rig).subject(FAULT)
+    with rig.bench(about, {}).session(about, "candidate") as opened:
+        opened.run(filled(), 60.0)
+        before = opened.surroundings().events
+        with pytest.raises(WorkerLost, match="refused"):
+            opened.run(launched("candidate"), 20.0)
+        after = reported(opened)
+    assert "xid" not in before
+    assert ("xid unknown" if "xid unknown" in before else "xid") in after
+    print(*(each.xids for each in told(opened).snapshots if each.xids))
+
+
+def reported(opened: MeasuringSession) -> frozenset[str]:
+    """What is seen until an error arrives, which the driver reports a moment later, or two seconds have passed."""
+    until_s, events = time.monotonic() + 2, opened.surroundings().events
+    while "xid" not in events and time.monotonic() < until_s:
+        time.sleep(0.02)
+        events |= opened.surroundings().events
+    return events
 
 
 def test_a_stranger_on_the_board_is_seen_where_processes_are_told(rig: Rig) -> None:
