@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qualify.telemetry import Telemetry
 from tests.cli.workspaces import Workspace, make
 from tests.rigs import CUDA
 
@@ -61,6 +62,28 @@ def test_host_gates_run_anywhere_and_leave_evidence_that_verifies(tmp_path: Path
     assert targets == {"sm_90", "sm_90a"}
     told = json.loads((run / "run.json").read_text())["rig"]["device_environment"]
     assert told["CUDA_MODULE_LOADING"] == "EAGER"
+    assert made.run("verify-evidence").code == 0
+
+
+@pytest.mark.gpu
+def test_readings_of_the_board_lie_beside_the_verdicts_and_verify(tmp_path: Path) -> None:
+    made = workspace(tmp_path / "w", "native")
+    made.write("candidate.k", PLAIN.replace("int i =", "const int i ="))
+    made.replace("cohorts/add/cohort.yaml", ", timed: false", "")
+    made.replace("pipelines.yaml", "compile, digest]", "compile, digest, trial]")
+    made.replace(
+        "pipelines.yaml", "pipelines:", "  trial: {cost_s: 2, needs: [digest], settings: {windows: 3}}\npipelines:"
+    )
+    done = made.screen()
+    assert done.code in (0, 11), done.err  # Equal routes: three windows may favour one of them, and are too few.
+    (run,) = made.sealed()
+    for route in ("candidate", "next"):
+        told = Telemetry.parse((run / f"telemetry/small/{route}/trial.json").read_bytes())
+        (session,) = told.sessions  # The probe's asks nothing.
+        assert len(session.snapshots) >= 3 + 3
+    assert not (run / "telemetry/small/plain").exists()
+    settings = json.loads((run / "run.json").read_text())["rig"]["board"]
+    assert settings.keys() >= {"driver", "ecc", "mig", "power_limit_mw", "unsupported"}
     assert made.run("verify-evidence").code == 0
 
 
