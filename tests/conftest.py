@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") or nvidia_devices():
         return
     folder = tempfile.mkdtemp(prefix="qualify-tests-")
+    os.chmod(folder, 0o711)  # Some tests are another user's.
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["TMPDIR"] = tempfile.tempdir = folder
 

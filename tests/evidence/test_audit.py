@@ -196,10 +196,14 @@ def test_what_cannot_be_read_is_unknown(hidden: str, public: Victim) -> None:
     os.chmod(public.root / hidden, 0)
     child = os.fork()
     if not child:
-        if os.geteuid() == 0:
-            os.setuid(65534)
-        audit = verify_store(public.root, GATES)
-        os._exit(0 if (audit.outcome, audit.exit) == ("unknown", Exit.INCONCLUSIVE) and "F05" in audit.codes else 1)
+        code = 1
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            audit = verify_store(public.root, GATES)
+            code = int((audit.outcome, audit.exit) != ("unknown", Exit.INCONCLUSIVE) or "F05" not in audit.codes)
+        finally:
+            os._exit(code)  # Whatever was raised: this process must not go on with the tests.
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.chmod(public.root / hidden, 0o755)
 
