@@ -26,8 +26,8 @@ class Layout:
     placements: tuple[Placement, ...]
 
 
-def layout(arguments: Sequence[Argument], sets: int) -> Layout:
-    """Place each buffer argument of sets 0 to `sets` - 1, named `<argument>.<set>`.
+def layout(arguments: Sequence[Argument], sets: int, order: Sequence[int] = ()) -> Layout:
+    """Place each buffer argument of sets 0 to `sets` - 1, named `<argument>.<set>`; the sets lie in `order`, if any.
 
     Each lies at a multiple of its alignment and of no larger power of two, so that a kernel that assumes more than
     was promised is found out (R6.4). A buffer without elements has a valid place of its own. Raises ValueError for an
@@ -35,7 +35,7 @@ def layout(arguments: Sequence[Argument], sets: int) -> Layout:
     """
     placements: list[Placement] = []
     end = 0
-    for number in range(sets):
+    for number in order or range(sets):
         for argument in arguments:
             if not argument.is_buffer:
                 continue

@@ -57,7 +57,7 @@ class LongRun(NamedTuple):
 
 def arena_bytes(subject: Subject, pace: Pace) -> int:
     """The arena that a pace's sets need."""
-    return layout(subject.arguments, pace.sets).size_bytes
+    return layout(subject.arguments, pace.places).size_bytes
 
 
 class PairedSession:
@@ -76,8 +76,8 @@ class PairedSession:
         self._subject, self._session, self._pace = subject, session, pace
         self._seed, self._timeout_s = seed, timeout_s
         self._inputs_seed = inputs_seed or split(seed, "inputs")
-        self._run([program.arena(subject, pace.sets, split(seed, "zones"))])
-        self._run([fill for number in range(pace.sets) for fill in self._values(number)])
+        self._run([program.arena(subject, pace.places, split(seed, "zones"))])
+        self._run([fill for number in range(pace.places) for fill in self._values(number)])
 
     def set_seed(self, number: int) -> str:
         """The seed of one set's inputs."""

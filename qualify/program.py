@@ -60,8 +60,8 @@ def buffers(arguments: Iterable[Argument], number: int = 0) -> tuple[str, ...]:
 
 
 def arena(subject: Subject, sets: int, zone_seed: str) -> Arena:
-    """The session's one arena for so many sets."""
-    made = layout(subject.arguments, sets)
+    """The session's one arena for so many sets, which lie in a secret order: no address tells a set's number."""
+    made = layout(subject.arguments, sets, permutation(split(zone_seed, "places"), sets))
     tables = tuple(_table(each, number) for number in range(sets) for each in subject.buffers("pointers"))
     return Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed=zone_seed, tables=tables)
 
@@ -140,6 +140,11 @@ class Pace:
         """Every pass has a set of its own, and so has every pass of the lead-in (R10.3, R10.4)."""
         return 2 * self.passes * self.units
 
+    @property
+    def places(self) -> int:
+        """The sets of the arena: those of a segment, and the bystander, which no launch of a segment names."""
+        return self.sets + 1
+
 
 def passes_of_a_unit(pass_ns: int) -> int:
     """How many passes one reading encloses where the faster arm's pass takes `pass_ns` (R10.1)."""
@@ -178,7 +183,7 @@ def as_graphs(subject: Subject, pace: Pace) -> bool:
 
 
 def segment(subject: Subject, arm: ArmName, seed: str, pace: Pace) -> Segment:
-    """One timed segment; it draws its own secret order of all sets, the lead-in's first (R10.3, R10.4)."""
+    """One timed segment; it draws its own secret order of its sets, the lead-in's first (R10.3, R10.4)."""
     order = permutation(seed, pace.sets)
     half = pace.sets // 2
     return Segment(
@@ -187,6 +192,7 @@ def segment(subject: Subject, arm: ArmName, seed: str, pace: Pace) -> Segment:
         slots=slots(subject),
         lead_in=order[:half],
         timed=order[half:],
+        bystander=pace.sets,
         passes=pace.passes,
         graph=as_graphs(subject, pace),
         poisoned=tuple((argument.name, argument.dtype) for argument in poisoned(subject)),

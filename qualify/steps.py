@@ -145,9 +145,8 @@ class Run(Document):
 class Segment(Document):
     """One timed segment in the order of R10.3, steps 1 to 10; stamps and digests come back.
 
-    `lead_in` and `timed` name one set a pass; `passes` of them make one unit, with `graph` one replay of a graph of
-    them. `poisoned` lists (argument, dtype) of outputs and scratch; each of its buffers in every named set is poisoned
-    under `seed`.
+    `lead_in` and `timed` name one set a pass, `bystander` a set of no pass, where every change is damage. `passes` make
+    one unit, with `graph` one replay. `poisoned` lists (argument, dtype): in all these sets poisoned under `seed`.
     """
 
     do: Literal["segment"] = "segment"
@@ -156,6 +155,7 @@ class Segment(Document):
     slots: tuple[Slot, ...]
     lead_in: tuple[int, ...]
     timed: tuple[int, ...]
+    bystander: int | None = None
     passes: Annotated[int, Field(ge=1)] = 1
     graph: bool = False
     poisoned: tuple[tuple[Name, Name], ...]

@@ -46,6 +46,13 @@ def test_every_buffer_has_zones_around_it_and_no_more_alignment_than_promised(
     assert all(end - start >= ZONE_BYTES for start, end in edges)
 
 
+def test_sets_lie_in_the_order_that_is_asked_for() -> None:
+    made = layout([argument("x", 5), argument("y", 7)], 3, (2, 0, 1))
+    places = sorted(made.placements, key=lambda each: each.offset_bytes)
+    assert [each.buffer for each in places] == ["x.2", "y.2", "x.0", "y.0", "x.1", "y.1"]
+    assert made.size_bytes == layout([argument("x", 5), argument("y", 7)], 3).size_bytes
+
+
 def test_a_scalar_has_no_place_and_an_empty_buffer_has_one() -> None:
     scalar = Argument(name="n", kind="scalar", dtype="int32", value="5")
     (only,) = layout([argument("x", 0), scalar], 1).placements

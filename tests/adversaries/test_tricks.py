@@ -24,7 +24,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs/adversaries.md"
 def planted() -> Iterator[ParameterSet]:
     """Every trick on every runtime; CUDA's compiler needs no board."""
     for trick in TRICKS:
-        for runtime in ("opencl", "cuda"):
+        for runtime in trick.runtimes:
             marks = GPU if runtime == "cuda" and GATES[trick.gate].runs_on == "device" else ()
             yield pytest.param(trick, runtime, marks=marks, id=f"{trick.does}-{runtime}".replace(" ", "-"))
 
@@ -64,3 +64,10 @@ def shown(trick: Trick) -> str:
     """The checks that close it; in OpenCL others where objects tell less."""
     other = [f"{', '.join(closed)} in OpenCL" for runtime, closed in trick.elsewhere.items() if runtime == "opencl"]
     return "; ".join([", ".join(trick.closes), *other])
+
+
+def test_the_tests_that_the_document_names_exist() -> None:
+    named = re.findall(r"(tests/\S+\.py)::(\w+)", DOCUMENT.read_text())
+    assert len(named) > 12
+    for path, name in named:
+        assert re.search(rf"^def {name}\(", (DOCUMENT.parents[1] / path).read_text(), flags=re.MULTILINE), name

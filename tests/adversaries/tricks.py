@@ -46,7 +46,8 @@ NOTHING: Mapping[str, Closed] = MappingProxyType({})
 class Trick:
     """What it does, which checks of which gate close it, and its twin that passes the same gate.
 
-    `elsewhere` are the checks of a runtime whose objects tell other things. `more` are arguments before n.
+    `elsewhere` are the checks of a runtime whose objects tell other things. `more` are arguments before n. What a
+    device shows that another trick has shown on it already is planted on CUDA only.
     """
 
     does: str
@@ -59,6 +60,7 @@ class Trick:
     head: str = HEAD
     more: tuple[Argument, ...] = ()
     elsewhere: Mapping[str, Closed] = field(default_factory=lambda: NOTHING)
+    runtimes: tuple[Runtime, ...] = ("opencl", "cuda")
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -152,6 +154,7 @@ TRICKS = (
         "digest",
         {"zones": False},
         "if (i < n) y[i] = a[i] + b[i]; if (i == n) ((GLOBAL int *)y)[n + 8]++;",
+        runtimes=("cuda",),
     ),
     Trick(
         "remembers its answer by address",
@@ -161,6 +164,7 @@ TRICKS = (
         twin=READS,
         head=WITH_SCRATCH,
         more=(MEMORY,),
+        runtimes=("cuda",),
     ),
     Trick(
         "remembers its answer by a sample of the inputs",
@@ -191,6 +195,7 @@ TRICKS = (
         "digest",
         {"zone_independent": False},
         "if (i < n) y[i] = a[i] + (i == 7 ? a[n + 5] : b[i]);",
+        runtimes=("cuda",),
     ),
     Trick(
         "writes only where it sees poison",
@@ -203,6 +208,7 @@ TRICKS = (
         "digest",
         {"repeats": None},
         "if (i < n) y[i] = i == 7 ? -y[i] : a[i] + b[i];",
+        runtimes=("cuda",),
     ),
     Trick(
         "leaves the tail",
@@ -240,12 +246,14 @@ TRICKS = (
         "digest",
         {"input_dependent": False},
         "if (i < n) y[i] = 0.0f;",
+        runtimes=("cuda",),
     ),
     Trick(
         "copies an input",
         "numeric",
         {"error": False},
         "if (i < n) y[i] = a[i];",
+        runtimes=("cuda",),
     ),
     Trick(
         "computes in fewer bits",

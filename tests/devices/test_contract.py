@@ -295,6 +295,8 @@ def started(launched: Launch) -> Run:
         (started(NO_SUCH), "no argument, or two, of the name m"),
         (started(Memset(memset="n")), "memset of n, which is no buffer argument"),
         (segment((0, 1), (1, 2)), "a set is used twice"),
+        (segment((0, 1), (2, 3)).model_copy(update={"bystander": 2}), "a set is used twice"),
+        (segment((0, 1), (2, 3)).model_copy(update={"bystander": 8}), "no buffer y.8"),
         (segment((0, 1), (2, 3, 4), passes=2), "no whole units of 2"),
         (segment((0,), (8,)), "no buffer y.8"),
         (segment((0,), ()), "no whole units"),

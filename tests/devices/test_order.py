@@ -31,11 +31,11 @@ def perform(rig: Rig, seed: str) -> Performed:
     steps = program.segments(subject, ARMS, seed, "7" * 16, pace=PACE)
     filled = [
         fill
-        for number in range(PACE.sets)
+        for number in range(PACE.places)
         for fill in program.values(subject, "ordinary", program.set_seed("7" * 16, number), number)
     ]
     with rig.bench(subject, {}).session(subject, "candidate", "incumbent") as session:
-        session.run((program.arena(subject, PACE.sets, "8" * 16), *filled), 60.0)
+        session.run((program.arena(subject, PACE.places, "8" * 16), *filled), 60.0)
         (before,) = session.run((Query(what="trace"),), 60.0)
         *records, after = session.run((*steps, Query(what="trace")), 60.0)
     trace = operations(after)[len(operations(before)) :]
@@ -115,6 +115,7 @@ def flushed_first(done: list[str]) -> list[str]:
         (lambda done: without("poison", done), "every output is poisoned before"),
         (lambda done: without("scrub", done), "shared memory is scrubbed before"),
         (lambda done: without("zones", done), "the zones are compared"),
+        (lambda done: without("unwritten", done), "the bystander is looked at"),
         (lambda done: without("wait", done), "the host waits before it looks"),
     ],
 )

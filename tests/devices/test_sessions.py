@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from qualify.arena import layout
@@ -19,6 +21,7 @@ from tests.devices.beds import (
     bed,
     damage,
     do,
+    launch,
     load,
     make_object,
     refusal,
@@ -49,6 +52,22 @@ def write_before_the_arena(session: MeasuringSession, distance: int) -> None:
     """The allocation is larger than the arena by what alignment needs; state could be kept there."""
     how_far = COUNT.model_copy(update={"value": distance.to_bytes(4, "little").hex()})
     do(session, run("before").model_copy(update={"slots": (*SLOTS[:3], how_far)}))
+
+
+def test_what_a_launch_does_to_a_set_that_it_does_not_name_is_damage(rig: Rig) -> None:
+    """The bystander's output lies right behind the other's, so that one element past the end is the bystander's."""
+    made = layout(TAKEN, 2)
+    (output,) = (place for place in made.placements if place.buffer == "y.0")
+    end = output.offset_bytes + output.size_bytes
+    moved = [
+        place.model_copy(update={"offset_bytes": end}) if place.buffer == "y.1" else place for place in made.placements
+    ]
+    with bed(rig, replace(made, placements=tuple(moved)), sets=2) as session:
+        for symbol, poisoned, changed in (("add", True, 0), ("beyond", False, output.size_bytes), ("beyond", True, 4)):
+            step = segment((), (0,), launches=(launch(symbol),)).model_copy(update={"bystander": 1})
+            found = timed(session, step if poisoned else step.model_copy(update={"poisoned": ()})).damage
+            assert found == Damage(bytes=changed, first_offset=end if changed else None)
+        assert timed(session, segment((), (0,), launches=(launch("beyond"),))).damage.bytes == 0
 
 
 def test_objects_and_arenas_that_cannot_be_are_refused(rig: Rig) -> None:

@@ -269,14 +269,14 @@ def test_an_inout_holds_its_input_before_every_segment(simulated: Bed) -> None:
 
 
 def test_a_window_in_order(simulated: Bed, capsys: pytest.CaptureFixture[str]) -> None:
-    """R10.3 and R10.4 as the device saw them: 2K sets, all poisoned, own lead-in, one wait, all digested."""
+    """R10.3 and R10.4 as the device saw them: 2K sets and one that stands by, all poisoned; own lead-in, one wait."""
     about = simulated.subject(script(), n=10)
     simulated.judge("contract", about)
     pace = Pace(passes=1, units=3, flush_bytes=1 << 20)
     arms = program.window_arms(candidate_first=True)
     steps = program.segments(about, arms, "ab" * 8, "cd" * 8, pace=pace)
     with simulated.rig.bench(about, {}).session(about, "candidate", "incumbent") as session:
-        session.run([program.arena(about, pace.sets, "ef" * 8)], 30)
+        session.run([program.arena(about, pace.places, "ef" * 8)], 30)
         session.run([f for n in range(6) for f in program.values(about, "ordinary", "cd" * 8, n)], 30)
         before = len(trace(session))
         records = session.run(steps, 30)
@@ -298,14 +298,14 @@ def trace(session: Any) -> list[str]:
 
 def in_order(seen: list[str], arm: str) -> None:
     """One segment of K = 3 units of one pass."""
-    assert sorted(seen[:6]) == [f"poison y.{n}" for n in range(6)]
-    assert seen[6:8] == ["scrub", f"flush {1 << 20}"]
-    launches = seen[8:11] + seen[12:15]
-    assert seen[11] == seen[15] == "clock"
+    assert sorted(seen[:7]) == [f"poison y.{n}" for n in range(7)]
+    assert seen[7:9] == ["scrub", f"flush {1 << 20}"]
+    launches = seen[9:12] + seen[13:16]
+    assert seen[12] == seen[16] == "clock"
     assert sorted(launches) == [f"launch {arm} add {n}" for n in range(6)]
-    assert seen[16] == "wait"
-    assert sorted(seen[17:23]) == [f"digest y.{n}" for n in range(6)]
-    assert seen[23:] == ["zones"]
+    assert seen[17] == "wait"
+    assert sorted(seen[18:24]) == [f"digest y.{n}" for n in range(6)]
+    assert seen[24:] == ["zones", "unwritten y.6"]
 
 
 def test_every_timed_launch_on_opencl_is_a_checked_launch(pocl: Bed) -> None:

@@ -54,6 +54,7 @@ from qualify.steps import (
     Zones,
 )
 from qualify.workers.devices.binding import Binding, StepRefused
+from qualify.workers.devices.bystander import Bystander
 
 #: For so long a second queue has work ahead, so that it is busy until more comes.
 BUSY_NS = 10_000_000
@@ -155,7 +156,7 @@ class Device(Binding, ABC):
         """One timed segment in the order of R10.3. Raises StepRefused; a set named twice is refused too (R10.4)."""
         self._check_arm(step.arm, step.launches)
         sets = (*step.lead_in, *step.timed)
-        if len(set(sets)) != len(sets):
+        if len({*sets, step.bystander}) != len(sets) + 1:
             raise StepRefused("a set is used twice in one segment")
         if step.graph and not self.has_graphs:
             raise StepRefused("this device has no graphs")
@@ -169,7 +170,13 @@ class Device(Binding, ABC):
         for argument in step.digested:
             for number in sets:
                 self._place(f"{argument}.{number}")
-        return self._segment(step)
+        if step.bystander is None:
+            return self._segment(step)
+        names = {name: f"{name}.{step.bystander}" for name in (*dict(step.poisoned), *step.digested)}
+        poisons = {names[name]: poison_of(step, name, dtype, step.bystander) for name, dtype in step.poisoned}
+        bystander = Bystander(self, {name: self._place(name) for name in names.values()}, poisons)
+        stamps = self._segment(step)
+        return stamps.model_copy(update={"damage": bystander.added_to(stamps.damage)})
 
     def expect(self, step: Step) -> None:
         """Raises StepRefused for a Go without its Stage, and for anything else between the two."""

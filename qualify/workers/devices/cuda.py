@@ -47,6 +47,8 @@ from qualify.workers.devices.cuda_harness import CudaHarness
 from qualify.workers.devices.cuda_residency import resident
 
 _Launching = Run | Segment | Stage | Capture | Contend
+#: A board maps memory in pages of this size; smaller allocations share one.
+PAGE_BYTES = 2 << 20
 
 
 class CudaDevice(Device):
@@ -96,8 +98,11 @@ class CudaDevice(Device):
         self._modules[arm], self._functions[arm] = load(code, symbols)
 
     def _arena(self, size_bytes: int, zone_seed: str) -> None:
-        """One allocation; the zone pattern also covers what alignment leaves of it before and behind the arena."""
-        whole = -(-size_bytes // 8) * 8 + BASE_ALIGN_BYTES
+        """One allocation; the zone pattern also covers what alignment leaves of it before and behind the arena.
+
+        It takes whole pages, because a kernel may reach what a page has left, and could keep something there.
+        """
+        whole = -(-(size_bytes + BASE_ALIGN_BYTES) // PAGE_BYTES) * PAGE_BYTES
         try:
             self._memory = int(call(driver.cuMemAlloc, whole))
         except DriverError as error:
