@@ -183,6 +183,7 @@ TRICKS = (
         twin=WORKS,
         head=WITH_SCRATCH,
         more=(WORKSPACE,),
+        runtimes=("cuda",),
     ),
     Trick(
         "takes what lies in the output for its answer",
@@ -202,6 +203,7 @@ TRICKS = (
         "digest",
         {"unwritten": False},
         "if (i < n && (fabs(y[i]) < 0.001f || fabs(y[i]) > 1000.0f)) y[i] = a[i] + b[i];",
+        runtimes=("cuda",),
     ),
     Trick(
         "answers with the poison that it found",

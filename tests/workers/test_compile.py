@@ -71,6 +71,15 @@ def test_an_option_that_carries_a_path_is_refused(option: str, pocl: Rig) -> Non
     assert build(pocl, HONEST["opencl"], options=(option,)).state == "refused"
 
 
+@pytest.mark.parametrize("option", ["-cl-std=CL2.0", "-cl-std=CL3.0", "-cl-ext=all"])
+def test_no_language_is_chosen_in_which_a_variable_outlives_a_launch(option: str, pocl: Rig) -> None:
+    """It would be device state that nothing tells of."""
+    keeps = b"__global int calls;\n" + kernel("y[get_global_id(0)] = calls++;")
+    assert build(pocl, keeps, options=(option,)).state == "refused"
+    assert build(pocl, HONEST["opencl"], options=(option,)).state == "refused"
+    assert build(pocl, HONEST["opencl"], options=("-cl-std=CL1.2",)).state == "built"
+
+
 def test_an_option_of_the_language_is_taken(pocl: Rig) -> None:
     assert build(pocl, HONEST["opencl"], options=("-cl-fast-relaxed-math",)).state == "built"
 

@@ -23,8 +23,12 @@ from qualify.workers.devices.opencl_harness import make_binary
 from qualify.workers.opencl_source import STANDARD, lay_out, options, unit
 
 EXTENSION = "clbin"
-#: Options that name no path and start no other tool.
-_OPTION = re.compile(r"-cl-[a-z0-9-]+(=[A-Za-z0-9.]+)?|-w|-Werror")
+#: Options that name no path, start no other tool, and choose no language in which a variable outlives a launch: from
+#: OpenCL C 2.0 on a program may keep some in global memory, and this platform does not tell which it has.
+_ARITHMETIC = "mad-enable|no-signed-zeros|unsafe-math-optimizations|finite-math-only|fast-relaxed-math"
+_VALUES = "single-precision-constant|denorms-are-zero|fp32-correctly-rounded-divide-sqrt"
+_CODE = "opt-disable|strict-aliasing|uniform-work-group-size|no-subgroup-ifp"
+_OPTION = re.compile(rf"-cl-(std=CL1\.[012]|{_ARITHMETIC}|{_VALUES}|{_CODE})|-w|-Werror")
 _CANARY = "__kernel void canary(__global float *y) { y[get_global_id(0)] = sin(y[0]); }"
 _ADDRESS_SPACES = {
     int(cl.kernel_arg_address_qualifier.GLOBAL): "global",
