@@ -350,7 +350,7 @@ def board() -> Iterator[Bed]:
 
 
 def watch(board: Bed, text: bytes) -> Verdict:
-    return board.judge("memcheck", board.subject(text, n=200, variants=VARIANTS)).verdict
+    return board.judge("memcheck", board.subject(text, n=200, variants=VARIANTS), timeout_s=20).verdict
 
 
 @pytest.mark.gpu
