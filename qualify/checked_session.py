@@ -190,9 +190,9 @@ class Runner:
         the set's last run had others.
         """
         again, self._filled[number] = self._filled.get(number) == (variant, inputs), (variant, inputs)
-        values = program.values(
-            self._subject, variant, split(self._seed, "inputs", variant, inputs), number, again=again
-        )
+        # A module has its constants once, for both of two sets that are in use at the same time.
+        own = program.set_seed(split(self._seed, "inputs", variant), inputs)
+        values = program.values(self._subject, variant, own, number, again=again)
         scrub = Scrub(seed=split(seed, "shared", int(complement)))
         return (scrub, *values, *program.poison(self._subject, seed, number, complement=complement))
 
