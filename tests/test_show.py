@@ -4,7 +4,7 @@ import pytest
 
 from gates import GATES
 from qualify.judgement import judge_run
-from qualify.plan import Omitted, Planned
+from qualify.plan import LeftOut, Omitted, Planned
 from qualify.show import SILENCE_S, Lines, reasons
 from qualify.verdict import Check, Verdict
 from tests.evidence import small
@@ -55,3 +55,11 @@ def test_a_cell_that_goes_without_a_gate_says_so_once_and_of_timing_nothing() ->
     plan = whole.model_copy(update={"nodes": nodes, "subjects": subjects})
     lines = list(reasons(judge_run(plan, "complete", {}, {}), plan, GATES))
     assert [line for line in lines if "without" in line] == [f"f32-7 goes without memcheck: {why['memcheck']}"]
+
+
+def test_a_cell_that_is_too_large_for_the_device_says_so() -> None:
+    plan = small.plan().model_copy(update={"left_out": (LeftOut(cell="large", reason="is planned on cuda only"),)})
+    assert type(plan).parse(plan.canonical()) == plan
+    assert b"left_out" not in small.plan().canonical()
+    lines = list(reasons(judge_run(plan, "complete", {}, {}), plan, GATES))
+    assert [line for line in lines if line.startswith("large")] == ["large is left out: it is planned on cuda only"]
