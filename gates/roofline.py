@@ -22,7 +22,7 @@ from qualify.verdict import Check, Note
 #: Where no peak is stated: no copy of large buffers gets less than half of what its memory can move.
 PEAK_OVER_COPY = 2
 #: Copies of the fewest bytes that a work-item takes tell what a launch costs.
-LAUNCH_BYTES, LAUNCHES = 64, 200
+LAUNCH_BYTES, LAUNCHES = 64, 100
 #: Below this share of every roof, none of them is what the kernel waits for.
 BINDS_PERCENT = 50
 

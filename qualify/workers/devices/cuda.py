@@ -207,18 +207,20 @@ class CudaDevice(Device):
         try:
             self._harness.copy(size_bytes)  # The first one pays for memory.
             self._harness.wait()
-            return self._spans([lambda: self._harness.copy(size_bytes)] * times)
+            hold = 2 * times + 1 <= MAX_HELD_CALLS  # A launch and an event a copy.
+            return self._spans([lambda: self._harness.copy(size_bytes)] * times, hold=hold)
         except DriverError as error:
             fix = "leave the board to this run alone"
             raise RigError(f"expected {size_bytes} bytes to be copied, got {error}", fix=fix) from error
 
-    def _spans(self, works: Sequence[Callable[[], object]]) -> list[tuple[int, int]]:
+    def _spans(self, works: Sequence[Callable[[], object]], *, hold: bool = False) -> list[tuple[int, int]]:
         """When each work started and ended, in nanoseconds of the device's clock after the first one's start."""
         events = [call(driver.cuEventCreate, 0) for _ in range(len(works) + 1)]
-        call(driver.cuEventRecord, events[0], self._stream)
-        for work, event in zip(works, events[1:], strict=True):
-            work()
-            call(driver.cuEventRecord, event, self._stream)
+        with self._harness.held() if hold else nullcontext():
+            call(driver.cuEventRecord, events[0], self._stream)
+            for work, event in zip(works, events[1:], strict=True):
+                work()
+                call(driver.cuEventRecord, event, self._stream)
         self._harness.wait()
         at = [0, *(_elapsed_ns(events[0], event) for event in events[1:])]
         for event in events:
