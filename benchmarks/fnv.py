@@ -1,7 +1,7 @@
 """FNV-1a 64 on a device: a list of K buffers through the worker's own step, beside copying to the host and hashing.
 
-On a CUDA board the harness's two kernels for it are timed too, alone by the device's clock and whole. The device's
-digests are compared with the serial definition on the bytes that the device has. The host's side is what
+On a CUDA board the harness's kernels are timed too, alone by the device's clock and as one call. The device's digests
+are compared with the serial definition on the bytes that the device has. The host's side is what
 can be had without it: each buffer copied to pageable memory, then hashed by a serial loop in C, a buffer a thread.
 Rates are of bytes digested, by the parent's clock around the whole step, messages included.
 """
@@ -16,10 +16,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -82,7 +81,7 @@ def main() -> int:
             code = Path(folder) / "harness"
             code.write_bytes(rig._compilers.harness()[0])
             for row in found:
-                row["equal"] &= all(compared(code, row, given.rounds))
+                row["equal"] &= compared(code, row, given.rounds)
     lists = [row["gb_per_s"] for row in found if row["shape"].count > 1]
     right = all(row["equal"] for row in found)
     reached = min(lists) >= TARGET_GB_PER_S
@@ -146,51 +145,38 @@ def filled(session: MeasuringSession, shape: Shape) -> tuple[str, ...]:
 # The kernels of the harness ------------------------------------------------------------------------------------------
 
 
-def compared(code: Path, row: dict[str, Any], rounds: int) -> Iterator[bool]:
-    """A line for each kernel, and whether its digests are the step's, from a process that has the harness alone."""
+def compared(code: Path, row: dict[str, Any], rounds: int) -> bool:
+    """A line of what the kernels take, from a process with the harness alone; whether its digests are the step's."""
     shape: Shape = row["shape"]
     words = (str(code), str(shape.count), str(shape.size_bytes), str(rounds))
     done = subprocess.run(
         [sys.executable, __file__, "--kernels", *words], check=True, stdout=subprocess.PIPE, text=True
     )
-    for text in done.stdout.splitlines():
-        said = json.loads(text)
-        equal = tuple(said["digests"]) == row["digests"]
-        alone, whole = (f"{shape.rate(said[name]):.1f} GB/s" for name in ("kernel_s", "whole_s"))
-        print(f"{shape!s:<14} {said['kernel']:<18} alone {alone}, whole {whole}, {'equal' if equal else 'WRONG'}")
-        yield equal
+    said = json.loads(done.stdout)
+    equal = bool(tuple(said["digests"]) == row["digests"])
+    alone, whole = (f"{shape.rate(said[name]):.1f} GB/s" for name in ("kernel_s", "whole_s"))
+    print(f"{shape!s:<14} kernels alone {alone}, whole call {whole}, {'equal' if equal else 'WRONG'}", flush=True)
+    return equal
 
 
 def kernels(words: Sequence[str]) -> int:
-    """Hash the shape's buffers by each kernel in turns, and say the medians and the digests."""
-    from qualify.workers.devices.cuda_fnv import FNV_CHAIN, FNV_LOOKBACK, Hasher
-
+    """Hash the shape's buffers, and say the medians and the digests."""
     count, size, rounds = (int(word) for word in words[1:])
     harness = _clocked(Path(words[0]).read_bytes())
     ranges = [(memory(size), size) for _ in range(count)]
     for number, (address, _) in enumerate(ranges):
         harness.poison([(address, size, Poison(dtype="uint8", seed=f"{number:016x}"))])
     harness.wait()
-    kept = Hasher(harness)
-    ways = {
-        "chain": partial(harness.hashes, ranges, FNV_CHAIN),
-        "look-back": partial(harness.hashes, ranges, FNV_LOOKBACK),
-        "chain, kept": partial(kept.hashes, ranges, FNV_CHAIN),
-        "look-back, kept": partial(kept.hashes, ranges, FNV_LOOKBACK),
-    }
-    found: dict[str, list[tuple[float, float, tuple[str, ...]]]] = {name: [] for name in ways}
+    found: list[tuple[float, float, tuple[str, ...]]] = []
     for _ in range(rounds + 1):
-        for name, way in ways.items():
-            harness.clocked_s.clear()
-            started_s = time.perf_counter()
-            digests = way()
-            found[name].append((time.perf_counter() - started_s, sum(harness.clocked_s), digests))
-    for name, rows in found.items():
-        whole_s = statistics.median(row[0] for row in rows[1:])
-        kernel_s = statistics.median(row[1] for row in rows[1:])
-        same = {row[2] for row in rows}
-        digests = same.pop() if len(same) == 1 else ()
-        print(json.dumps({"kernel": name, "whole_s": whole_s, "kernel_s": kernel_s, "digests": digests}))
+        harness.clocked_s.clear()
+        started_s = time.perf_counter()
+        digests = harness.hashes(ranges)
+        found.append((time.perf_counter() - started_s, sum(harness.clocked_s), digests))
+    whole_s = statistics.median(row[0] for row in found[1:])
+    kernel_s = statistics.median(row[1] for row in found[1:])
+    same = {row[2] for row in found}
+    print(json.dumps({"whole_s": whole_s, "kernel_s": kernel_s, "digests": same.pop() if len(same) == 1 else ()}))
     return 0
 
 

@@ -24,8 +24,6 @@ from qualify.workers.devices.base import CANARY_SEED
 from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, ask, attribute, call, load, prepare
 from qualify.workers.devices.cuda_fnv import (
-    FNV_CHAIN,
-    FNV_LOOKBACK,
     FNV_SHARED_BYTES,
     FNV_THREADS,
     FNV_TILE_BYTES,
@@ -44,7 +42,6 @@ HARNESS_SYMBOLS = (
     "qualify_flush",
     "qualify_copy",
     "qualify_fnv_tiles",
-    "qualify_fnv_ahead",
     "qualify_fnv_fold",
 )
 THREADS = 256
@@ -263,11 +260,11 @@ class CudaHarness:
 
     # Digests and checks ----------------------------------------------------------------------------------------------
 
-    def hashes(self, ranges: Sequence[tuple[int, int]], by: str = FNV_CHAIN) -> tuple[str, ...]:
-        """FNV-1a 64 of a list of (address, bytes), all at once (R9.5); `by` is one of the two kernels."""
-        return self._hash_tiles(listed(ranges), by) if ranges else ()
+    def hashes(self, ranges: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+        """FNV-1a 64 of a list of (address, bytes), all at once (R9.5)."""
+        return self._hash_tiles(listed(ranges)) if ranges else ()
 
-    def _hash_tiles(self, work: Listed, by: str) -> tuple[str, ...]:
+    def _hash_tiles(self, work: Listed) -> tuple[str, ...]:
         """Hash tiles in the order given, number first, buffer second; see fnv.cu for why that order."""
         rows, buffers, tiles = work.rows, work.buffers, work.tiles
         memory = self.upload(rows + bytes(8 * buffers + 8 * tiles + 8) + work.buffer + work.number + bytes(4 * tiles))
@@ -277,10 +274,14 @@ class CudaHarness:
         which, numbers, said = (ticket + 8 + 4 * tiles * part for part in range(3))
         if tiles:
             blocks = min(tiles, 2 * self.units)
-            kernel = Kernel(symbol=by, grid=(blocks, 1, 1), block=(FNV_THREADS, 1, 1), shared_bytes=FNV_SHARED_BYTES)
-            back = ((warps_back(blocks, buffers), 4),) if by == FNV_LOOKBACK else ()
+            kernel = Kernel(
+                symbol="qualify_fnv_tiles",
+                grid=(blocks, 1, 1),
+                block=(FNV_THREADS, 1, 1),
+                shared_bytes=FNV_SHARED_BYTES,
+            )
             head = ((memory, 8), (which, 8), (numbers, 8), (tiles, 4), (ticket, 8))
-            self.launch(kernel, *head, (said, 8), (partial, 8), *back)
+            self.launch(kernel, *head, (said, 8), (partial, 8), (warps_back(blocks, buffers), 4))
         fold = Kernel(symbol="qualify_fnv_fold", grid=(buffers, 1, 1), block=(FNV_THREADS, 1, 1))
         self.launch(fold, (memory, 8), (partial, 8), (digests, 8))
         self.wait()

@@ -6,11 +6,9 @@
 // byte alone; the rest of the incoming state is linear (times PRIME^length) and is folded in afterwards.
 //
 // A tile is 64 KiB: 512 threads of 128 bytes. Blocks take tiles by ticket, number first, buffer second: a tile only ever
-// waits for one that a running block holds. There are two ways to hand the low byte on from tile to tile of a buffer.
-// In a chain (qualify_fnv_tiles) a tile waits for the whole byte before its first round; a list of buffers hides the
-// wait, one buffer does not. By look-back (qualify_fnv_ahead) a tile waits for one bit in each round: what every tile
-// before it adds to that bit, as far as the nearest one that knows the bit itself. Then the tiles of one buffer advance
-// together, each a little behind the one before.
+// waits for one that a running block holds. In each round a tile waits for one bit, by look-back: what every tile of its
+// buffer before it adds to that bit, as far as the nearest one that knows the bit itself. So the tiles of one buffer
+// advance together, each a little behind the one before, and a list of buffers hides what is left of the wait.
 //
 // Inside a thread, bit j of plane word (w, k) is bit k of byte 4 j + w: 32 sub-chunks of 4 bytes advance together.
 
@@ -127,17 +125,6 @@ __device__ __forceinline__ void fnv_load(u32 *rows, const u8 *source, u32 bytes)
     }
 }
 
-// The low byte is handed on as a whole: `low` comes in, `outgoing` is what the next tile waits for.
-struct fnv_chain {
-    u32 low, outgoing;
-
-    __device__ __forceinline__ u32 bit(u32 k, u32 own) {
-        const u32 incoming = (low >> k) & 1u;
-        outgoing |= (incoming ^ own) << k;
-        return incoming;
-    }
-};
-
 // What a tile says of each bit: four bits of a word, from 4 k on. Its own term, then the bit after the tile.
 #define FNV_OWN 1u
 #define FNV_OWN_VALUE 2u
@@ -191,10 +178,9 @@ struct fnv_lookback {
     }
 };
 
-// The incoming low byte of this thread: eight rounds of a block-wide exclusive xor scan. `carried` takes the tile's own
-// term of bit k and gives the bit that comes into the tile.
-template <typename Carried>
-__device__ __forceinline__ u32 fnv_incoming(u32 (&m)[32], u32 valid_bytes, u32 (*parity)[FNV_WARPS], Carried &carried) {
+// The incoming low byte of this thread: eight rounds of a block-wide exclusive xor scan. `back` takes the tile's own term
+// of bit k and gives the bit that comes into the tile.
+__device__ __forceinline__ u32 fnv_incoming(u32 (&m)[32], u32 valid_bytes, u32 (*parity)[FNV_WARPS], fnv_lookback &back) {
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     fnv_carry carries[FNV_UNIT] = {};
     u32 incoming = 0;
@@ -217,7 +203,7 @@ __device__ __forceinline__ u32 fnv_incoming(u32 (&m)[32], u32 valid_bytes, u32 (
         if (lane == 0) parity[k & 1][warp] = __popc(ballot) & 1u;
         __syncthreads();
         const u32 warps = __ballot_sync(0xffffffffu, lane < FNV_WARPS && parity[k & 1][lane & (FNV_WARPS - 1u)]);
-        const u32 low = carried.bit(k, __popc(warps) & 1u);
+        const u32 low = back.bit(k, __popc(warps) & 1u);
         const u32 start = low ^ (__popc(warps & ((1u << warp) - 1u)) & 1u) ^ below;
         incoming |= start << k;
         const u32 spread = (inclusive ^ total) ^ (0u - start);
@@ -242,21 +228,11 @@ __device__ __forceinline__ u64 fnv_serial(const u32 *row, u32 bytes, u64 h) {
     return h;
 }
 
-// One tile at a time of a buffer, by ticket. `partial[t]` becomes tile t's own term; `said` starts as zeros.
-struct fnv_work {
-    const fnv_buffer *buffers;
-    const u32 *tile_buffer, *tile_number;
-    u32 tiles;
-    u32 *ticket;
-    volatile u32 *said;
-    u64 *partial;
-};
-
 struct fnv_shared {
     u32 parity[2][FNV_WARPS], found[FNV_WARPS];
     u64 sums[FNV_WARPS];
     u64 rest[FNV_THREADS];  // PRIME to the bytes of a whole tile behind each thread's; here, since registers are short.
-    u32 ticket, low;
+    u32 ticket;
 };
 
 // A tile's rows into bit planes: row 8 w + k holds bit k of byte w of each unit.
@@ -286,16 +262,20 @@ __device__ __forceinline__ void fnv_term(fnv_shared &shared, const u32 *row, u32
     }
 }
 
-template <bool AHEAD>
-__device__ __forceinline__ void fnv_tiles(const fnv_work &work, u32 warps, u32 *rows, fnv_shared &shared) {
+// `warps`, 1 to 16, is how far a tile looks back at once, 32 tiles each; more than run at a time are never needed.
+extern "C" __global__ void __launch_bounds__(512, 2)
+qualify_fnv_tiles(const fnv_buffer *buffers, const u32 *tile_buffer, const u32 *tile_number, u32 tiles, u32 *ticket,
+                  u32 *said, u64 *partial, u32 warps) {
+    extern __shared__ u32 rows[];
+    __shared__ fnv_shared shared;
     shared.rest[threadIdx.x] = fnv_power((FNV_THREADS - 1u - threadIdx.x) * FNV_THREAD_BYTES);
     while (true) {
-        if (threadIdx.x == 0) shared.ticket = atomicAdd(work.ticket, 1u);
+        if (threadIdx.x == 0) shared.ticket = atomicAdd(ticket, 1u);
         __syncthreads();
         const u32 turn = shared.ticket;
-        if (turn >= work.tiles) return;
-        const fnv_buffer buffer = work.buffers[work.tile_buffer[turn]];
-        const u32 number = work.tile_number[turn];
+        if (turn >= tiles) return;
+        const fnv_buffer buffer = buffers[tile_buffer[turn]];
+        const u32 number = tile_number[turn];
         const u64 offset = (u64)number * FNV_TILE_BYTES;
         const u64 left = buffer.size_bytes - offset;
         const u32 bytes = left < FNV_TILE_BYTES ? (u32)left : FNV_TILE_BYTES;
@@ -308,41 +288,10 @@ __device__ __forceinline__ void fnv_tiles(const fnv_work &work, u32 warps, u32 *
         u32 m[32];
         fnv_planes(m, row);
         const u64 tile = buffer.first_tile + number;
-        u32 incoming;
-        if (AHEAD) {
-            fnv_lookback carried = {work.said + tile, number, warps, shared.found, 0u};
-            incoming = fnv_incoming(m, valid, shared.parity, carried);
-        } else {
-            if (threadIdx.x == 0) {
-                u32 seen = 256u | (FNV_BASIS & 0xffu);
-                if (number > 0)
-                    while (!((seen = work.said[tile - 1]) & 256u)) __nanosleep(20);
-                shared.low = seen & 0xffu;
-            }
-            __syncthreads();
-            fnv_chain carried = {shared.low, 0u};
-            incoming = fnv_incoming(m, valid, shared.parity, carried);
-            if (threadIdx.x == 0) work.said[tile] = 256u | carried.outgoing;
-        }
-        fnv_term(shared, row, bytes, valid, incoming, work.partial + tile);
+        fnv_lookback back = {said + tile, number, warps, shared.found, 0u};
+        const u32 incoming = fnv_incoming(m, valid, shared.parity, back);
+        fnv_term(shared, row, bytes, valid, incoming, partial + tile);
     }
-}
-
-extern "C" __global__ void __launch_bounds__(512, 2)
-qualify_fnv_tiles(const fnv_buffer *buffers, const u32 *tile_buffer, const u32 *tile_number, u32 tiles, u32 *ticket,
-                  u32 *said, u64 *partial) {
-    extern __shared__ u32 rows[];
-    __shared__ fnv_shared shared;
-    fnv_tiles<false>({buffers, tile_buffer, tile_number, tiles, ticket, said, partial}, 0u, rows, shared);
-}
-
-// `warps`, 1 to 16, is how far a tile looks back at once, 32 tiles each; more than run at a time are never needed.
-extern "C" __global__ void __launch_bounds__(512, 2)
-qualify_fnv_ahead(const fnv_buffer *buffers, const u32 *tile_buffer, const u32 *tile_number, u32 tiles, u32 *ticket,
-                  u32 *said, u64 *partial, u32 warps) {
-    extern __shared__ u32 rows[];
-    __shared__ fnv_shared shared;
-    fnv_tiles<true>({buffers, tile_buffer, tile_number, tiles, ticket, said, partial}, warps, rows, shared);
 }
 
 // One block a buffer: fold the tiles' terms, h = h * PRIME^bytes + term, in order.
