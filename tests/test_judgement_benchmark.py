@@ -87,6 +87,14 @@ def test_a_miss_is_printed_as_a_miss(tmp_path: Path, lines: list[dict[str, Any]]
     assert table.met([place]) is not bool(missed)
 
 
+def test_a_family_of_earlier_results_is_still_printed(tmp_path: Path) -> None:
+    place = kept(tmp_path / "r.jsonl", verdict(0, "fail") | {"family": "no longer planted"}, verdict(0, "fail"))
+    assert [text[:20] for text in table.printed([place]).splitlines() if text.endswith(" | 9.0 | - |")] == [
+        f"| {FAMILY.name} | 0.0%"[:20],
+        "| no longer planted ",
+    ]
+
+
 def test_work_follows_the_probed_line() -> None:
     works = planting.planted(Family("f", "chain", 256, 5_000, 30_000), Line(1_000, 2), 2_000)
     assert [work.gain_ppm for work in works] == [0, 2_000, 5_000, 10_000, 20_000, 30_000]

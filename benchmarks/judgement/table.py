@@ -69,9 +69,9 @@ def _board(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _keys(lines: Iterable[Line], kind: str) -> list[tuple[str, int]]:
-    order = list(_FAMILIES)
+    order = {name: at for at, name in enumerate(_FAMILIES)}
     keys = {(line["family"], line["gain_ppm"]) for line in lines if line["kind"] == kind}
-    return sorted(keys, key=lambda key: (order.index(key[0]), key[1]))
+    return sorted(keys, key=lambda key: (order.get(key[0], len(order)), key))
 
 
 def _row(family: str, gain_ppm: int, lines: Sequence[Line]) -> tuple[str, ...]:
