@@ -124,7 +124,7 @@ class Child:
         self._socket, theirs = socket.socketpair()
         try:
             self._process, printed = _begin(job, template, self._folder, theirs.fileno())
-        except OSError:
+        except (OSError, RigError):
             self._socket.close()
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -295,7 +295,7 @@ class Nursery:
         self._lock = threading.Lock()
         self._closed = False
         self._children: set[Child] = set()
-        self._templates: dict[tuple[str, str, tuple[tuple[str, str], ...]], Template] = {}
+        self._templates: dict[tuple[tuple[str, str], ...], Template] = {}
         self.started: dict[str, int] = {"compile": 0, "measure": 0, "reference": 0}
         self.unapplied: set[str] = set()
 
@@ -329,10 +329,10 @@ class Nursery:
         return child
 
     def _template(self, job: Job) -> Template:
-        """The template of a job; one kind, name and set of variables has one."""
-        key = job.kind, job.name, tuple(sorted(job.variables.items()))
+        """The template of a job; all that are told the same variables have one."""
+        key = tuple(sorted(job.variables.items()))
         if key not in self._templates:
-            self._templates[key] = Template(job.kind, job.name, job.variables, job.tools)
+            self._templates[key] = Template(job.variables, job.tools)
         return self._templates[key]
 
     def end(self, child: Child) -> None:
@@ -370,7 +370,7 @@ def _begin(job: Job, template: Template | None, folder: Path, descriptor: int) -
         if template is None:
             worker = under(job.under, job.kind, job.name, folder, told, descriptor, writing)
             return worker, reading
-        return template.fork(folder, told, job.memory_bytes, descriptor, writing), reading
+        return template.fork(job.kind, job.name, folder, told, job.memory_bytes, descriptor, writing), reading
     except BaseException:
         os.close(reading)
         raise

@@ -1,4 +1,4 @@
-"""Templates: one process a kind of worker that has its libraries loaded and forks a worker when asked.
+"""Templates: a process that has the libraries of workers loaded and forks one of them when asked.
 
 A worker needs half a second of libraries, and a subject needs half a dozen fresh workers. A template is started as
 clean as any worker, runs no candidate code and opens no device, so its forks are fresh (docs/adr).
@@ -92,8 +92,8 @@ def under(
 class Template:
     """The parent's end of one template. It dies with the thread that makes it; any thread may ask it."""
 
-    def __init__(self, kind: str, name: str, variables: Mapping[str, str], tools: Mapping[str, Path]) -> None:
-        """Start the process and await its libraries. Raises RigError with what it printed if they do not load."""
+    def __init__(self, variables: Mapping[str, str], tools: Mapping[str, Path]) -> None:
+        """Start the process."""
         self._lock = threading.Lock()
         self._folder = scratch.folder()
         make_folders(self._folder, tools)
@@ -101,7 +101,7 @@ class Template:
         with theirs, (self._folder / "log").open("wb") as log:
             options = ["--socket", str(theirs.fileno()), "--parent", str(os.getpid())]
             self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module, no shell.
-                [sys.executable, "-P", "-m", "qualify.workers.template", kind, name, *options],
+                [sys.executable, "-P", "-m", "qualify.workers.template", *options],
                 cwd=self._folder / "work",
                 env={**environment(self._folder), **variables},
                 stdin=subprocess.DEVNULL,
@@ -110,30 +110,31 @@ class Template:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-        self._await(kind, name)
-
-    def _await(self, kind: str, name: str) -> None:
         self._socket.settimeout(LOAD_TIMEOUT_S)
-        try:
-            ready = self._socket.recv(_MAX_ANSWER_BYTES)
-        except OSError:
-            ready = b""
-        self._socket.settimeout(None)
-        if ready == b"ready":
-            return
-        log = (self._folder / "log").read_bytes()[-_LOG_BYTES:].decode(errors="replace").strip()
-        self.close()
-        raise RigError(
-            f"expected the {kind} worker {name} to load its libraries, got: {log or 'no answer'}",
-            fix=f"run `{sys.executable} -P -m qualify.workers.template {kind} {name} --help` and mend what it says",
-        )
 
     def fork(
-        self, folder: Path, variables: Mapping[str, str], memory_bytes: int | None, channel: int, output: int
+        self,
+        kind: str,
+        name: str,
+        folder: Path,
+        variables: Mapping[str, str],
+        memory_bytes: int | None,
+        channel: int,
+        output: int,
     ) -> Forked:
-        """A new worker on the socket `channel`, in its private `folder`. Raises OSError if the template is gone."""
-        request = {"environment": dict(variables), "folder": str(folder), "memory": memory_bytes}
-        return Forked(self._ask(request, [channel, output]), self)
+        """A new worker on the socket `channel`, in its private `folder`.
+
+        Raises RigError with what the template printed if the worker's libraries do not load.
+        """
+        request = {"kind": kind, "name": name, "environment": dict(variables), "folder": str(folder)}
+        try:
+            return Forked(self._ask({**request, "memory": memory_bytes}, [channel, output]), self)
+        except OSError as error:
+            log = (self._folder / "log").read_bytes()[-_LOG_BYTES:].decode(errors="replace").strip()
+            raise RigError(
+                f"expected the {kind} worker {name} to load its libraries, got: {log or error}",
+                fix=f"run `{sys.executable} -P -m qualify.workers {kind} {name} --help` and mend what it says",
+            ) from error
 
     def reap(self, pid: int) -> int:
         """Await the end of a fork; its exit status, or less its signal. A template that is gone took it along."""

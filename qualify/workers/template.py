@@ -1,7 +1,8 @@
-"""`python -P -m qualify.workers.template KIND NAME`: libraries loaded once, a worker forked whenever one is asked for.
+"""`python -P -m qualify.workers.template`: libraries loaded once, a worker forked whenever one is asked for.
 
-Loading libraries is most of a worker's start. A template loads them once, opens no device, runs no candidate code and
-keeps one thread, so that each fork is as fresh as a process of its own. It ends with its parent, and its forks with it.
+Loading libraries is most of a worker's start. A template loads them once, those of a kind when the first of it is asked
+for, opens no device, runs no candidate code and keeps one thread, so that each fork is as fresh as a process of its
+own. It ends with its parent, and its forks with it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +36,19 @@ MAX_REQUEST_BYTES = 1 << 16
 
 
 def main() -> None:
-    """Load, say so, then fork and reap as asked until the parent closes the socket."""
+    """Fork and reap as asked until the parent closes the socket."""
     parser = argparse.ArgumentParser(prog="python -P -m qualify.workers.template")
-    parser.add_argument("kind", choices=tuple(_LIBRARIES))
-    parser.add_argument("name")
     parser.add_argument("--socket", type=int, required=True, help="descriptor of the inherited socket")
     parser.add_argument("--parent", type=int, required=True, help="process to die with")
     given = parser.parse_args()
     sandbox.die_with(given.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _load(given.kind, given.name)
     with socket.socket(fileno=given.socket) as asked:
-        asked.send(b"ready")
-        while _serve(asked, given.kind, given.name):
+        while _serve(asked):
             pass
 
 
+@cache
 def _load(kind: str, name: str) -> None:
     importlib.import_module(f"qualify.workers.{kind}")
     with suppress(ImportError):  # A worker without its library says itself what to install.
@@ -69,7 +68,7 @@ def _build(kind: type[Document]) -> None:
         _build(each)
 
 
-def _serve(asked: socket.socket, kind: str, name: str) -> bool:
+def _serve(asked: socket.socket) -> bool:
     """Answer one request; false at the end of them."""
     data, descriptors, _, _ = socket.recv_fds(asked, MAX_REQUEST_BYTES, 2)
     if not data:
@@ -78,11 +77,12 @@ def _serve(asked: socket.socket, kind: str, name: str) -> bool:
     if "reap" in request:
         asked.send(json.dumps(os.waitpid(request["reap"], 0)[1]).encode())
         return True
+    _load(request["kind"], request["name"])
     pid = os.fork()
     if pid == 0:
         asked.close()
         _become(request, descriptors)
-        _work(kind, name, descriptors[0], request["memory"])
+        _work(request["kind"], request["name"], descriptors[0], request["memory"])
     for descriptor in descriptors:
         os.close(descriptor)
     asked.send(json.dumps(pid).encode())
@@ -95,6 +95,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     The template's environment has the same names and is as clean; what libraries set while loading stays.
     """
     os.setsid()
+    Path("/proc/self/comm").write_text(request["kind"])
     os.environ.update(request["environment"])
     os.chdir(Path(request["folder"]) / "work")
     os.dup2(descriptors[1], sys.stdout.fileno())

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from qualify.gate import Loss, WorkerLost
 from qualify.sessions import board_lock
 from qualify.steps import Digest
 from tests.house.tree import ROOT
-from tests.rigs import HONEST, LAUNCH, SEED, N, Trial, filled, kernel
+from tests.rigs import HONEST, LAUNCH, SEED, N, Trial, filled, kernel, sums
 
 HANG = b'{"entries": {"add": {"does": "add", "fault": "hang"}}}'
 PARENT = """
@@ -48,9 +49,17 @@ TEMPLATE = "qualify.workers.template"
 
 def workers(parent: int) -> set[int]:
     """The worker processes of a process: what its templates forked."""
-    parents = {int(entry.name): state_and_parent(int(entry.name))[1] for entry in Path("/proc").glob("[0-9]*")}
-    templates = {pid for pid, above in parents.items() if above == parent and TEMPLATE in words(pid)}
-    return {pid for pid, above in parents.items() if above in templates}
+    return {pid for pid, above in parents().items() if above in templates(parent)}
+
+
+def templates(parent: int) -> set[int]:
+    """The templates of a process."""
+    return {pid for pid, above in parents().items() if above == parent and TEMPLATE in words(pid)}
+
+
+def parents() -> dict[int, int]:
+    """The parent of every process."""
+    return {int(entry.name): state_and_parent(int(entry.name))[1] for entry in Path("/proc").glob("[0-9]*")}
 
 
 def words(pid: int) -> list[str]:
@@ -63,8 +72,11 @@ def words(pid: int) -> list[str]:
 
 def children(parent: int) -> dict[str, int]:
     """One worker of each kind that a process has."""
-    found = {pid: words(pid) for pid in workers(parent)}
-    return {line[line.index(TEMPLATE) + 1]: pid for pid, line in found.items() if TEMPLATE in line}
+    found = {}
+    for pid in workers(parent):
+        with suppress(OSError):  # It has ended meanwhile.
+            found[Path(f"/proc/{pid}/comm").read_text().strip()] = pid
+    return found
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
@@ -177,6 +189,19 @@ def test_workers_die_with_their_parent(how: signal.Signals, tmp_path: Path) -> N
         parent.send_signal(how)
     eventually(lambda: all(state_and_parent(pid)[0] in ("gone", "Z") for pid in orphans.values()), "the workers' death")
     assert how == signal.SIGKILL or not list(tmp_path.iterdir())
+
+
+def test_workers_that_are_told_the_same_come_from_one_template() -> None:
+    before = templates(os.getpid())
+    with Rig.open("simulated-1.0") as rig:
+        trial = Trial(rig)
+        subject = trial.subject(HONEST["simulated"])
+        assert trial.run(subject) == sums()
+        assert rig.evaluate(subject, "ordinary", SEED).data["y"]
+        assert len(templates(os.getpid()) - before) == 1
+        started = rig.account()
+    assert isinstance(started, dict)
+    assert started["workers_started"] == {"compile": 1, "measure": 1, "reference": 1}
 
 
 def test_closing_the_rig_blames_no_kernel() -> None:
