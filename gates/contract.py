@@ -264,4 +264,7 @@ class ContractGate(Gate[ContractFacts, ContractSettings]):
 def _arena_bytes(subject: Subject) -> int | None:
     """The digest's arena, held to 64 bits; None where shapes or alignments allow no layout."""
     whole = all(min(a.shape, default=1) >= 0 and _is_alignment(a.align) for a in subject.arguments if a.is_buffer)
-    return min(layout(subject.arguments, 1).size_bytes, MAX_INTEGER) if whole else None
+    if not whole:
+        return None
+    largest = max(layout(subject.arguments, 1, variant=variant).size_bytes for variant in subject.variants)
+    return min(largest, MAX_INTEGER)

@@ -12,10 +12,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from qualify import checked
-from qualify.checked import FIRST_ZONES, INCUMBENT, OTHER_ZONES, REPLAYS, FullRuns, VariantRuns
-from qualify.checked_session import Runner
+from qualify.checked import FIRST_ZONES, INCUMBENT, OTHER_ZONES, REPLAYS, CheckedRun, FullRuns, VariantRuns
+from qualify.checked_session import Runner, Seen
+from qualify.contract import Variant
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, holds
 from qualify.steps import Census
+from qualify.strides import placed_alike
 from qualify.subject import Subject
 from qualify.verdict import Check, Note
 
@@ -212,14 +214,17 @@ class DigestGate(Gate[DigestFacts, DigestSettings]):
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: DigestSettings) -> DigestFacts:
-        """The candidate alone in two fresh workers, and only then the incumbent in a third (R9.2)."""
+        """The candidate alone in two fresh workers for each placement, and only then the incumbent (R9.2)."""
         seed, timeout_s = bench.seed("digest"), settings.timeout_s
-        with bench.session(subject, "candidate") as session:
-            runner = Runner(subject, session, seed, timeout_s, zones=0)
-            seen = {variant: runner.look(variant) for variant in subject.variants}
-        with bench.session(subject, "candidate") as session:
-            runner = Runner(subject, session, seed, timeout_s, zones=1)
-            other = {variant: runner.runs(variant, OTHER_ZONES) for variant in subject.variants}
+        seen: dict[Variant, Seen] = {}
+        other: dict[Variant, tuple[CheckedRun, ...]] = {}
+        for alike in placed_alike(subject.variants):
+            with bench.session(subject, "candidate") as session:
+                runner = Runner(subject, session, seed, timeout_s, zones=0, placed=alike[0])
+                seen |= {variant: runner.look(variant) for variant in alike}
+            with bench.session(subject, "candidate") as session:
+                runner = Runner(subject, session, seed, timeout_s, zones=1, placed=alike[0])
+                other |= {variant: runner.runs(variant, OTHER_ZONES) for variant in alike}
         bits = _incumbent_bits(subject, bench, seed, timeout_s) if _compares(subject) else {}
         return DigestFacts(
             variants=tuple(
@@ -232,6 +237,9 @@ class DigestGate(Gate[DigestFacts, DigestSettings]):
 def _incumbent_bits(
     subject: Subject, bench: Bench, seed: str, timeout_s: float
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    with bench.session(subject, "incumbent") as session:
-        runner = Runner(subject, session, seed, timeout_s, zones=0, arm="incumbent")
-        return {variant: tuple(run.outputs for run in runner.runs(variant, INCUMBENT)) for variant in subject.variants}
+    found: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for alike in placed_alike(subject.variants):
+        with bench.session(subject, "incumbent") as session:
+            runner = Runner(subject, session, seed, timeout_s, zones=0, placed=alike[0], arm="incumbent")
+            found |= {variant: tuple(run.outputs for run in runner.runs(variant, INCUMBENT)) for variant in alike}
+    return found

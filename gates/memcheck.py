@@ -112,7 +112,7 @@ def _evidence(subject: Subject, tools: Sequence[ToolRun]) -> Iterator[Check]:
     got = "; ".join(strange) or "every line"
     yield holds("understood", got, "every line of every report", verdict=not strange or None)
     short = [f"{each.tool}: {lacking}" for each in tools if (lacking := _lacking(subject, each))]
-    count = len(subject.variants) * len(subject.candidate.launches)
+    count = len(_variants(subject)) * len(subject.candidate.launches)
     got = "; ".join(short) or f"{count} of {count} under every tool"
     yield holds("launches", got, "every launch of every variant, to its end", verdict=not short or None)
     for each in tools:
@@ -134,7 +134,7 @@ def _end(each: ToolRun) -> str:
 
 def _lacking(subject: Subject, each: ToolRun) -> str:
     """The first launch that is not on record as ended, or that Oclgrind counts too few work-items of; else nothing."""
-    want = [(variant, kernel) for variant in subject.variants for kernel in subject.candidate.kernels]
+    want = [(variant, kernel) for variant in _variants(subject) for kernel in subject.candidate.kernels]
     if not want or len(each.launches) != len(want):
         return f"{len(each.launches)} launches of {len(want)}"
     for (variant, kernel), got in zip(want, each.launches, strict=True):
@@ -203,6 +203,11 @@ class MemcheckGate(Gate[MemcheckFacts, MemcheckSettings]):
         return MemcheckFacts(tools=tuple(runs))
 
 
+def _variants(subject: Subject) -> tuple[Variant, ...]:
+    """Those that one arena holds; a place of its own, as `strided` has, is not looked at by tools."""
+    return tuple(variant for variant in subject.variants if variant != "strided")
+
+
 # Measurement ---------------------------------------------------------------------------------------------------------
 
 
@@ -210,8 +215,8 @@ def _steps(subject: Subject, tool: str, seed: str) -> tuple[Step, ...]:
     """Each variant once on a set of its own, so that no output was written before; Oclgrind is asked after each."""
     told: tuple[Step, ...] = (Told(stream="report"), Told(stream="output")) if tool == OCLGRIND else ()
     plant: tuple[Step, ...] = (Plant(), *told) if tool == OCLGRIND else ()
-    steps: list[Step] = [*plant, program.arena(subject, len(subject.variants), seed)]
-    for number, variant in enumerate(subject.variants):
+    steps: list[Step] = [*plant, program.arena(subject, len(_variants(subject)), seed)]
+    for number, variant in enumerate(_variants(subject)):
         steps += program.values(subject, variant, split(seed, "inputs", variant), number)
         steps += [program.run(subject, "candidate", number), *told]
     return (*steps, *plant)
@@ -224,7 +229,7 @@ def _oclgrind(subject: Subject, made: Sanitized) -> ToolRun:
     launches: list[Launched] = []
     strange: list[str] = []
     findings: list[Finding] = []
-    for variant, (report, output) in zip(subject.variants, between, strict=False):
+    for variant, (report, output) in zip(_variants(subject), between, strict=False):
         said = sanitizers.oclgrind(report)
         counted, printed = sanitizers.counted(output)
         launches += [Launched(variant=variant, symbol=each.symbol, returned=each.returned) for each in counted]
@@ -240,7 +245,7 @@ def _compute_sanitizer(subject: Subject, tool: str, made: Sanitized) -> ToolRun:
     """Launches are on record where their steps are: the worker waits for each and reads its error."""
     launches = [
         Launched(variant=variant, symbol=kernel.symbol, returned=None)
-        for variant in subject.variants
+        for variant in _variants(subject)
         for kernel in subject.candidate.kernels
         if made.loss is None
     ]

@@ -33,6 +33,7 @@ from qualify.nearness import (
 )
 from qualify.seeds import split
 from qualify.steps import ArmName, Read, Step
+from qualify.strides import placed_alike
 from qualify.subject import Subject
 from qualify.verdict import Check, Note
 
@@ -218,16 +219,25 @@ class NumericGate(Gate[NumericFacts, NumericSettings]):
 def _outputs(
     subject: Subject, bench: Bench, arm: ArmName, seed: str, settings: NumericSettings
 ) -> dict[Variant, Mapping[str, bytes]]:
-    """An arm's outputs of every variant, by argument, from one fresh worker."""
+    """An arm's outputs of every variant, by argument, from one fresh worker for each placement."""
+    found: dict[Variant, Mapping[str, bytes]] = {}
+    for alike in placed_alike(subject.variants):
+        found |= _placed_outputs(subject, bench, arm, seed, settings, alike)
+    return found
+
+
+def _placed_outputs(
+    subject: Subject, bench: Bench, arm: ArmName, seed: str, settings: NumericSettings, alike: Sequence[Variant]
+) -> dict[Variant, Mapping[str, bytes]]:
     wanted = program.outputs(subject)
     found: dict[Variant, Mapping[str, bytes]] = {}
     with bench.session(subject, arm) as session:
-        session.run([program.arena(subject, 1, split(seed, "zones"))], settings.timeout_s)
-        for variant in subject.variants:
+        session.run([program.arena(subject, 1, split(seed, "zones"), alike[0])], settings.timeout_s)
+        for variant in alike:
             steps: tuple[Step, ...] = (
                 *program.values(subject, variant, split(seed, variant)),
                 *program.poison(subject, split(seed, "poison", variant)),
-                program.run(subject, arm),
+                program.run(subject, arm, variant=variant),
                 *(Read(buffer=name) for name in program.buffers(wanted)),
             )
             session.run(steps, settings.timeout_s)

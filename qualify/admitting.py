@@ -11,19 +11,20 @@ from qualify import program
 from qualify.admission import Admission, Counts, Parts, PublicOutputs, Side
 from qualify.anchors import Anchors, conclusive, speed_up
 from qualify.bench import Rig
-from qualify.contract import Arm, Composed
+from qualify.contract import Arm, Composed, Variant
 from qualify.domain import Domain
 from qualify.errors import RigError
 from qualify.evidence.history import Entry
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.store import now_utc
-from qualify.gate import WorkerLost
+from qualify.gate import Session, WorkerLost
 from qualify.judgement import SubjectVerdict
 from qualify.live import reference
 from qualify.plan import Plan
 from qualify.running import Finished, Opened
 from qualify.seeds import split
 from qualify.steps import Digest, Digests, Step
+from qualify.strides import placed_alike
 from qualify.subject import Subject
 
 #: The seed of inputs that everyone may know, so that digests of two admissions can be laid side by side.
@@ -93,25 +94,28 @@ def _parts(arm: Arm, composed: Mapping[str, Composed]) -> Parts:
 
 def public_outputs(rig: Rig, subject: Subject) -> tuple[PublicOutputs, ...] | None:
     """Digests of the candidate's outputs on the public inputs, a variant each; None if the worker was lost."""
-    outputs = program.outputs(subject)
-    found = []
+    found: list[PublicOutputs] = []
     try:
-        with rig.bench(subject, {}).session(subject, "candidate") as session:
-            session.run([program.arena(subject, 1, split(PUBLIC_SEED, "zones"))], PUBLIC_TIMEOUT_S)
-            for variant in subject.variants:
-                seed = split(PUBLIC_SEED, variant)
-                steps: tuple[Step, ...] = (
-                    *program.values(subject, variant, seed),
-                    *program.poison(subject, split(seed, "poison")),
-                    program.run(subject, "candidate"),
-                    Digest(buffers=program.buffers(outputs)),
-                )
-                (row,) = program.only(session.run(steps, PUBLIC_TIMEOUT_S), Digests)
-                names = (argument.name for argument in outputs)
-                found.append(PublicOutputs(variant=variant, digests=dict(zip(names, row.values, strict=True))))
+        for alike in placed_alike(subject.variants):
+            with rig.bench(subject, {}).session(subject, "candidate") as session:
+                session.run([program.arena(subject, 1, split(PUBLIC_SEED, "zones"), alike[0])], PUBLIC_TIMEOUT_S)
+                found += [_public(subject, session, variant) for variant in alike]
     except (WorkerLost, RigError):
         return None
     return tuple(found)
+
+
+def _public(subject: Subject, session: Session, variant: Variant) -> PublicOutputs:
+    outputs, seed = program.outputs(subject), split(PUBLIC_SEED, variant)
+    steps: tuple[Step, ...] = (
+        *program.values(subject, variant, seed),
+        *program.poison(subject, split(seed, "poison")),
+        program.run(subject, "candidate", variant=variant),
+        Digest(buffers=program.buffers(outputs)),
+    )
+    (row,) = program.only(session.run(steps, PUBLIC_TIMEOUT_S), Digests)
+    names = (argument.name for argument in outputs)
+    return PublicOutputs(variant=variant, digests=dict(zip(names, row.values, strict=True)))
 
 
 def counts(entries: Iterable[Entry], operation: str, domain: Domain, cell: str, root: Path) -> Counts:

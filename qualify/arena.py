@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qualify.contract import Argument
+from qualify.contract import Argument, Variant
 from qualify.elements import DTYPES
-from qualify.steps import Placement
+from qualify.placement import Placement
+from qualify.strides import axes
 
 #: Zone before, between and after buffers: more than a row of 1,024 floats, so that a one-row overrun is seen.
 ZONE_BYTES = 4096
@@ -26,8 +27,12 @@ class Layout:
     placements: tuple[Placement, ...]
 
 
-def layout(arguments: Sequence[Argument], sets: int, order: Sequence[int] = ()) -> Layout:
-    """Place each buffer argument of sets 0 to `sets` - 1, named `<argument>.<set>`; the sets lie in `order`, if any.
+def layout(
+    arguments: Sequence[Argument], sets: int, order: Sequence[int] = (), *, variant: Variant = "ordinary"
+) -> Layout:
+    """Place each buffer argument of sets 0 to `sets` - 1, named `<argument>.<set>`, as a variant wants it.
+
+    The sets lie in `order`, if any.
 
     Each lies at a multiple of its alignment and of no larger power of two, so that a kernel that assumes more than
     was promised is found out (R6.4). A buffer without elements has a valid place of its own. Raises ValueError for an
@@ -43,8 +48,10 @@ def layout(arguments: Sequence[Argument], sets: int, order: Sequence[int] = ()) 
             offset = _place(end + ZONE_BYTES, alignment(argument))
             size = argument.elements * dtype.size_bytes
             name = f"{argument.name}.{number}"
-            placements.append(Placement(buffer=name, dtype=argument.dtype, offset_bytes=offset, size_bytes=size))
-            end = offset + size
+            outer = tuple((n, stride * dtype.size_bytes) for n, stride in axes(argument, arguments, variant))
+            placed = Placement(buffer=name, dtype=argument.dtype, offset_bytes=offset, size_bytes=size, axes=outer)
+            placements.append(placed)
+            end = offset + placed.run_bytes + sum((n - 1) * stride for n, stride in outer)
     whole = -(-(end + ZONE_BYTES) // ZONE_BYTES) * ZONE_BYTES
     return Layout(size_bytes=whole, placements=tuple(placements))
 
@@ -70,11 +77,12 @@ def gaps(placements: Sequence[Placement], size_bytes: int) -> tuple[tuple[int, i
     found: list[tuple[int, int]] = []
     end = 0
     for placement in sorted(placements, key=lambda each: (each.offset_bytes, each.size_bytes)):
-        if placement.offset_bytes < end:
-            raise ValueError(f"{placement.buffer} overlaps the buffer before it")
-        if placement.offset_bytes > end:
-            found.append((end, placement.offset_bytes))
-        end = placement.offset_bytes + placement.size_bytes
+        for start in placement.runs():
+            if start < end:
+                raise ValueError(f"{placement.buffer} overlaps what lies before it")
+            if start > end:
+                found.append((end, start))
+            end = start + placement.run_bytes
     if end > size_bytes:
         raise ValueError(f"the last buffer ends at {end} of {size_bytes} bytes")
     if end < size_bytes:

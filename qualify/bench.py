@@ -31,6 +31,7 @@ from qualify.sanitizers import OCLGRIND
 from qualify.sanitizing import Sanitizer
 from qualify.sessions import LOG_CHARS, MeasuringSession, board_lock, lost
 from qualify.steps import ArmName, Load, Source, Step
+from qualify.strides import under
 from qualify.subject import Subject
 from qualify.telemetry import Telemetry, Watch, Watched
 
@@ -214,12 +215,12 @@ def _evaluate(subject: Subject, variant: Variant, seed: str, source: ReferenceSo
         path=source.path,
         function=source.function,
         cell=subject.cell,
-        arguments=subject.arguments,
+        arguments=under(subject.arguments, variant),
         recipes={
             argument.name: fill.recipe(argument, variant, seed)
             for argument in subject.buffers("input", "inout", "constant")
         },
-        finite=variant == "ordinary",
+        finite=variant != "exceptional",
     )
 
 

@@ -136,7 +136,8 @@ def sets(subject: Subject) -> int:
     """Sets of the arena: two where they leave an eighth of the device's memory, else one."""
     memory = subject.limits.memory_bytes
     most = _SURE_BYTES if memory is None else memory - memory // _MEMORY_LEFT
-    return 2 if layout(subject.arguments, 2).size_bytes <= most else 1
+    largest = max(layout(subject.arguments, 2, variant=variant).size_bytes for variant in subject.variants)
+    return 2 if largest <= most else 1
 
 
 def twin_counts(subject: Subject) -> bool:

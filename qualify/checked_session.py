@@ -76,12 +76,15 @@ class Runner:
         timeout_s: float,
         *,
         zones: int,
+        placed: Variant = "ordinary",
         arm: ArmName = "candidate",
     ) -> None:
+        """`placed` is one of the variants that will run, which are placed alike."""
         self._subject, self._session, self._arm = subject, session, arm
         self._seed, self._zones, self._timeout_s = seed, zones, timeout_s
         self._filled: dict[int, tuple[Variant, int]] = {}
-        self._perform([program.arena(subject, sets(subject), split(seed, "zones", zones))])
+        self._launched = program.run(subject, arm, variant=placed)
+        self._perform([program.arena(subject, sets(subject), split(seed, "zones", zones), placed)])
 
     def look(self, variant: Variant) -> Seen:
         """The first session: plain runs, a later look at the last outputs, a closer one where needed, then the rest."""
@@ -96,13 +99,12 @@ class Runner:
 
     def runs(self, variant: Variant, plan: Sequence[int]) -> tuple[CheckedRun, ...]:
         """One checked run for each entry of the plan; run i + 1 uses the complement of run i's poison."""
-        launched = program.run(self._subject, self._arm)
-        return tuple(self._checked(variant, number, inputs, "", launched)[0] for number, inputs in enumerate(plan))
+        found = (self._checked(variant, number, inputs, "", self._launched) for number, inputs in enumerate(plan))
+        return tuple(run for run, _ in found)
 
     def _replayed(self, variant: Variant) -> ReplayedRuns:
         """One graph on the buffers of set 0, replayed on what is in them then."""
-        plain = program.run(self._subject, self._arm)
-        captured = Capture(arm=self._arm, launches=plain.launches, slots=plain.slots)
+        captured = Capture(arm=self._arm, launches=self._launched.launches, slots=self._launched.slots)
         census = program.only(self._perform([captured]), Census)[0]
         replay = Replay(arm=self._arm)
         runs = (self._checked(variant, number, inputs, "replay", replay)[0] for number, inputs in enumerate(REPLAYS))
@@ -110,7 +112,7 @@ class Runner:
 
     def _crowded(self, variant: Variant, beside: Crowd) -> Iterator[CrowdedRun]:
         """Runs beside a queue that does neutral work, or the same launches on set 1, until it was busy throughout."""
-        subject, plain = self._subject, program.run(self._subject, self._arm)
+        subject, plain = self._subject, self._launched
         twins = beside == "itself"
         contend = Contend(arm=self._arm, launches=plain.launches, slots=plain.slots, beside=1 if twins else None)
         for number in range(CROWD_TRIES):
@@ -132,7 +134,7 @@ class Runner:
         read: list[bytes] = []
         for complement in (False, True):
             steps = self._prepared(variant, inputs, seed, complement=complement)
-            self._perform([*steps, program.run(self._subject, self._arm), Read(buffer=f"{output.name}.0")])
+            self._perform([*steps, self._launched, Read(buffer=f"{output.name}.0")])
             read += self._session.taken()
         plain, turned = (generate(recipe(output, variant, seed, complement=c), output.elements) for c in (False, True))
         count, first = untouched(read[0], read[1], (plain, turned), output.dtype)

@@ -22,7 +22,7 @@ ArgumentKind = Literal["input", "output", "inout", "scratch", "scalar", "struct"
 BY_VALUE = frozenset({"scalar", "struct", "tensormap"})
 ScratchInit = Literal["poison", "zero-by-route", "zero-at-load"]
 #: The same cell under other values or placement. Never another shape (R6.4).
-Variant = Literal["ordinary", "exceptional"]
+Variant = Literal["ordinary", "exceptional", "strided"]
 Symbol = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_:<>, ]{0,2047}$")]
 
 
@@ -104,12 +104,21 @@ class TensorMap(Document):
     swizzle_bytes: Literal[0, 32, 64, 128] = 0
 
 
+class Stride(Document):
+    """What a scalar tells of a buffer: the stride of an axis, in elements, always a multiple of `multiple`."""
+
+    of: Name
+    axis: Annotated[int, Field(ge=0)]
+    multiple: Annotated[int, Field(ge=1)] = 1
+
+
 class Argument(Document):
     """One argument of the ABI, in order. `shape` is in elements, `align` in bytes; a scalar has a `value`.
 
     Structs and tensor maps are parameters of `shape` bytes, pointers are a buffer of addresses; `holds` describes
-    them. Fields that an argument of an older kind does not have are left out of its bytes, so that what was frozen
-    without them is spelled as it was.
+    them. A scalar that tells a `stride` has as its value what it is where elements lie in a row. Fields that an
+    argument of an older kind does not have are left out of its bytes, so that what was frozen without them is spelled
+    as it was.
     """
 
     name: Name
@@ -121,6 +130,7 @@ class Argument(Document):
     value: Ratio | None = None
     init: ScratchInit | None = None
     holds: Annotated[Struct | PointerTable | TensorMap | None, Field(exclude_if=absent)] = None
+    stride: Annotated[Stride | None, Field(exclude_if=absent)] = None
 
     @property
     def elements(self) -> int:

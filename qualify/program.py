@@ -17,6 +17,7 @@ from qualify.fill import recipe
 from qualify.passing import is_symbol, pointers, scalar_bytes, struct_bytes
 from qualify.seeds import common, permutation, split
 from qualify.steps import MAX_HELD_CALLS, Arena, ArmName, Fill, Patch, Record, Run, Segment, Slot, Stage, Step, Table
+from qualify.strides import under
 from qualify.subject import Subject
 
 #: A reading shorter than this is mostly the clock's (R10.1).
@@ -59,9 +60,12 @@ def buffers(arguments: Iterable[Argument], number: int = 0) -> tuple[str, ...]:
     return tuple(f"{argument.name}.{number}" for argument in arguments)
 
 
-def arena(subject: Subject, sets: int, zone_seed: str) -> Arena:
-    """The session's one arena for so many sets, which lie in a secret order: no address tells a set's number."""
-    made = layout(subject.arguments, sets, permutation(split(zone_seed, "places"), sets))
+def arena(subject: Subject, sets: int, zone_seed: str, variant: Variant = "ordinary") -> Arena:
+    """The session's one arena for so many sets, placed for a variant and those that are placed alike.
+
+    The sets lie in a secret order: no address tells a set's number.
+    """
+    made = layout(subject.arguments, sets, permutation(split(zone_seed, "places"), sets), variant=variant)
     tables = tuple(_table(each, number) for number in range(sets) for each in subject.buffers("pointers"))
     return Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed=zone_seed, tables=tables)
 
@@ -94,9 +98,9 @@ def _fills(
     )
 
 
-def slots(subject: Subject) -> tuple[Slot, ...]:
+def slots(subject: Subject, variant: Variant = "ordinary") -> tuple[Slot, ...]:
     """Every argument as launched, in ABI order: a buffer's name, or a value's little-endian bytes."""
-    return tuple(_slot(argument, subject.domain.runtime) for argument in subject.arguments)
+    return tuple(_slot(argument, subject.domain.runtime) for argument in under(subject.arguments, variant))
 
 
 def _slot(argument: Argument, runtime: Runtime) -> Slot:
@@ -114,9 +118,9 @@ def _slot(argument: Argument, runtime: Runtime) -> Slot:
     return Slot(argument=argument.name, value=scalar_bytes(argument.dtype, argument.value).hex())
 
 
-def run(subject: Subject, arm: ArmName, number: int = 0) -> Run:
+def run(subject: Subject, arm: ArmName, number: int = 0, variant: Variant = "ordinary") -> Run:
     """Execute an arm's launches once on one set and wait."""
-    return Run(arm=arm, launches=arm_of(subject, arm).launches, slots=slots(subject), set=number)
+    return Run(arm=arm, launches=arm_of(subject, arm).launches, slots=slots(subject, variant), set=number)
 
 
 def arm_of(subject: Subject, arm: ArmName) -> Arm:

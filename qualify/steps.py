@@ -14,6 +14,7 @@ from pydantic import Field
 from qualify.contract import Kernel, Launch, Module, TensorMap
 from qualify.domain import Board
 from qualify.model import Document, Hex16, Hex64, Json, Name
+from qualify.placement import Placement
 
 ArmName = Literal["candidate", "incumbent"]
 #: A queue takes about a thousand calls before it makes the host wait; more than this are not held back together.
@@ -31,15 +32,6 @@ class Load(Document):
     object_blake3: Hex64
     symbols: tuple[str, ...]
     linkage_names: dict[str, str] = {}
-
-
-class Placement(Document):
-    """A buffer of the arena: where its elements lie. Bytes outside every placement carry the zone pattern."""
-
-    buffer: str
-    dtype: Name
-    offset_bytes: Annotated[int, Field(ge=0)]
-    size_bytes: Annotated[int, Field(ge=0)]
 
 
 class Table(Document):

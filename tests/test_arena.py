@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from qualify.arena import ZONE_BYTES, gaps, layout
 from qualify.contract import Argument, ArgumentKind
 from qualify.elements import DTYPES
-from qualify.steps import Placement
+from qualify.placement import Placement
 
 
 def argument(

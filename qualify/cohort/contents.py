@@ -11,6 +11,7 @@ from operator import mul
 from typing import get_args
 
 from qualify.arena import alignment
+from qualify.cohort.pitches import told
 from qualify.cohort.rows import ArgumentRow, CohortRow, PointerMemberRow, ScalarMemberRow
 from qualify.cohort.scope import Scope, check_formula
 from qualify.contract import (
@@ -49,7 +50,7 @@ _TAKES: Mapping[str, frozenset[str]] = {
     "output": frozenset({"dtype", "shape", "align"}),
     "inout": frozenset({"dtype", "shape", "align", "fill"}),
     "scratch": frozenset({"dtype", "shape", "size", "align", "init"}),
-    "scalar": frozenset({"dtype", "value"}),
+    "scalar": frozenset({"dtype", "value", "stride"}),
     "struct": frozenset({"type", "size", "align", "members"}),
     "pointers": frozenset({"to", "count", "step", "align"}),
     "constant": frozenset({"dtype", "shape", "align", "fill"}),
@@ -60,7 +61,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "output": ("dtype", "shape"),
     "inout": ("dtype", "shape"),
     "scratch": (),
-    "scalar": ("dtype", "value"),
+    "scalar": ("dtype",),
     "struct": ("type", "size", "align", "members"),
     "pointers": ("to",),
     "constant": ("dtype", "shape"),
@@ -160,6 +161,7 @@ def check_arguments(source: Source, row: CohortRow, names: Iterable[str]) -> Non
         ]
         single = (("size", item.size), ("count", item.count), ("step", item.step))
         formulas += [((*field, name), text) for name, text in single if text is not None]
+        formulas += [((*field, "stride", "multiple"), item.stride.multiple)] if item.stride is not None else []
         values = [((*field, "value"), item.value)] if item.value is not None else []
         for number, member in enumerate(item.members or ()):
             if isinstance(member, ScalarMemberRow):
@@ -183,6 +185,10 @@ def _check_kind(source: Source, field: Field, row: ArgumentRow) -> None:
         if getattr(row, name) is None:
             fix = f"add {name}: to {row.name}"
             raise source.error((*field, name), expected=f"{name} of {row.kind} {row.name}", got="nothing", fix=fix)
+    if row.kind == "scalar" and (row.value is None) == (row.stride is None):
+        got = "neither" if row.value is None else "both"
+        fix = "state the value, or the buffer and axis whose stride it is"
+        raise source.error((*field, "value"), expected=f"value or stride of {row.name}", got=got, fix=fix)
     if row.kind == "struct":
         unique(source, (((*field, "members", at, "name"), each.name) for at, each in enumerate(row.members or ())))
     elif row.size is not None and {"dtype", "shape"} & given:
@@ -193,6 +199,7 @@ def arguments(source: Source, row: CohortRow, cell: Cell) -> tuple[Argument, ...
     """The arguments of one cell. Raises InputError for an unknown dtype, an empty shape, a value out of range."""
     scope = Scope(source, cell)
     made = tuple(_argument(scope, ("arguments", index), item, row) for index, item in enumerate(row.arguments))
+    made = told(scope, row.arguments, made)
     for index, item in enumerate(made):
         for problem in faults(item, made):
             fix = "lay it out as the compiler does, and name buffers of the contract"
@@ -203,6 +210,8 @@ def arguments(source: Source, row: CohortRow, cell: Cell) -> tuple[Argument, ...
 
 def _argument(scope: Scope, field: Field, row: ArgumentRow, whole: CohortRow) -> Argument:
     dtype = _dtype(scope, (*field, "dtype"), row.dtype or "uint8")
+    if row.stride is not None:
+        return Argument(name=row.name, kind="scalar", dtype=dtype.name)  # Its value needs all arguments.
     if row.kind == "scalar":
         value = _scalar(scope, (*field, "value"), row.value or "", dtype)
         return Argument(name=row.name, kind="scalar", dtype=dtype.name, value=value)

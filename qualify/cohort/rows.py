@@ -43,6 +43,14 @@ MemberRow = Annotated[
 ]
 
 
+class StrideRow(Document):
+    """The stride of an axis of the buffer `of`, in elements; every stride is a multiple of `multiple`."""
+
+    of: Name
+    axis: Annotated[int, Field(ge=0)]
+    multiple: Formula = "1"
+
+
 class ArgumentRow(Document):
     """One argument of the ABI. Which fields a kind takes and needs is a table in `qualify.cohort.contents`."""
 
@@ -55,6 +63,7 @@ class ArgumentRow(Document):
     fill: Fill | None = None
     value: Formula | None = None
     init: ScratchInit | None = None
+    stride: StrideRow | None = None
     type: Name | None = None
     members: Annotated[tuple[MemberRow, ...], Field(min_length=1)] | None = None
     to: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None

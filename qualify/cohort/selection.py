@@ -150,8 +150,12 @@ def subject(cohort: Cohort, domain: Domain, limits: Limits, cell: Cell, candidat
 
 
 def variants(arguments: Collection[Argument]) -> tuple[Variant, ...]:
-    """`ordinary`, and `exceptional` where a float goes in: NaN, infinities, zeros, denormals, extremes (R6.4)."""
+    """`ordinary`; `exceptional` where a float goes in: NaN, infinities, zeros, denormals, extremes (R6.4).
+
+    `strided` where scalars tell strides.
+    """
     floats = any(
         item.kind in {"input", "inout", "constant"} and DTYPES[item.dtype].kind == "float" for item in arguments
     )
-    return ("ordinary", "exceptional") if floats else ("ordinary",)
+    told = any(item.stride is not None for item in arguments)
+    return ("ordinary", *(("exceptional",) if floats else ()), *(("strided",) if told else ()))

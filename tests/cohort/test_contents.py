@@ -7,9 +7,10 @@ import pytest
 
 from qualify import cohort
 from qualify.cohort.contents import DEFAULT_FILL
-from qualify.contract import PointerMember, PointerTable, ScalarMember, Struct, TensorMap
+from qualify.contract import PointerMember, PointerTable, ScalarMember, Stride, Struct, TensorMap
 from qualify.domain import Limits
 from qualify.plan import LeftOut
+from qualify.strides import under
 from tests.cohort.bench import COHORT, FILES, OPENCL, changed_lines, edited, refusal, select, subject, write
 
 REPOSITORY = Path(__file__).parents[2]
@@ -49,6 +50,48 @@ def test_scratch_in_bytes_and_exact_scalars(tmp_path: Path) -> None:
     )
     found = subject(write(tmp_path, scale_cohort_yaml=edited("cells:", more)), "plain").arguments
     assert (found[3].value, found[4].dtype, found[4].shape, found[4].init) == ("1e-5", "uint8", (32,), "zero-at-load")
+
+
+PITCHES = """\
+  - {name: y_pitch, kind: scalar, dtype: int64, stride: {of: y, axis: 0}}
+  - {name: x_pitch, kind: scalar, dtype: int32, stride: {of: x, axis: 0, multiple: "4 - 3 * min(1, cols % 4)"}}
+cells:"""
+
+
+def test_a_scalar_tells_a_stride_and_makes_a_variant(tmp_path: Path) -> None:
+    workspace = write(tmp_path, scale_cohort_yaml=edited("cells:", PITCHES))
+    for cell, cols, padded, multiple in (("big", 4, ("5", "12"), 4), ("small", 3, ("5", "5"), 1)):
+        found = subject(workspace, "plain", cell)
+        assert found.variants == ("ordinary", "exceptional", "strided")
+        assert [item.value for item in found.arguments[3:]] == [str(cols)] * 2
+        assert found.arguments[4].stride == Stride(of="x", axis=0, multiple=multiple)
+        assert tuple(item.value for item in under(found.arguments, "strided")[3:]) == padded
+    integers = edited("cells:", PITCHES).replace("float32", "int32")
+    assert subject(write(tmp_path, scale_cohort_yaml=integers), "plain").variants == ("ordinary", "strided")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("of: y", "of: z", "z"),
+        ("of: y", "of: rows", "rows"),
+        ("{of: y, axis: 0}", "{of: y, axis: 1}", "1"),
+        ("{of: y, axis: 0}", "{of: y, axis: 0, multiple: 8}", "4 for cell big"),
+        ("{of: y, axis: 0}", "{of: y, axis: 0, multiple: 0}", "0 for cell big"),
+        ("{of: y, axis: 0}", "{of: y, axis: 0}, value: 4", "both"),
+        (", stride: {of: y, axis: 0}", "", "neither"),
+        ("cells:", "  - {name: t, kind: pointers, to: [y]}\ncells:", "y, which a tensor map or a table describes"),
+        ("dtype: int64", "dtype: float32", "5 as float32 for cell big"),
+        ("dtype: int64", "dtype: int8", "301 as int8 for cell big"),
+    ],
+)
+def test_a_stride_that_no_buffer_has_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in PITCHES
+    text = edited("cells:", PITCHES.replace(old, new))
+    error = refusal(
+        write(tmp_path, scale_cohort_yaml=text.replace("cols: 4}", "cols: 300}") if "301" in says else text)
+    )
+    assert says in str(error.got)
 
 
 STRUCT = """\

@@ -9,7 +9,7 @@ import pytest
 
 from qualify.arena import Layout, layout
 from qualify.bench import Rig
-from qualify.contract import Argument, Kernel, Launch, ReferenceSource
+from qualify.contract import Argument, Kernel, Launch, ReferenceSource, Stride
 from qualify.elements import DTYPES
 from qualify.gate import WorkerLost
 from qualify.identity import content
@@ -24,6 +24,18 @@ ZONE_SEED = "1122334455667788"
 TAKEN = tuple(
     Argument(name=name, kind="output" if name == "y" else "input", dtype="float32", shape=(N,), align=4)
     for name in ("y", "a", "b")
+)
+#: Buffers whose elements lie apart, along one, two and three axes.
+APART = (
+    *(
+        Argument(name=f"apart_{len(shape)}", kind="input", dtype=dtype, shape=shape, align=16)
+        for shape, dtype in (((40, 9), "float32"), ((5, 3, 7), "float64"), ((3, 4, 5, 6), "int32"))
+    ),
+    *(
+        Argument(name=f"s{rank}{axis}", kind="scalar", dtype="int32", stride=Stride(of=f"apart_{rank}", axis=axis))
+        for rank in (2, 3, 4)
+        for axis in range(rank - 1)
+    ),
 )
 COUNT = Slot(argument="n", value=N.to_bytes(4, "little").hex())
 SLOTS = (*(Slot(argument=argument.name, buffer=argument.name) for argument in TAKEN), COUNT)
@@ -121,11 +133,13 @@ def places() -> Layout:
         Argument(name="large", kind="input", dtype="uint8", shape=(70_001,)),
         Argument(name="empty", kind="input", dtype="float64", shape=(0,)),
     ]
-    taken, rest = layout(TAKEN, SETS), layout(others, 1)
-    moved = tuple(
-        place.model_copy(update={"offset_bytes": place.offset_bytes + taken.size_bytes}) for place in rest.placements
-    )
-    return Layout(taken.size_bytes + rest.size_bytes, (*taken.placements, *moved))
+    made = layout(TAKEN, SETS)
+    for rest in (layout(others, 1), layout(APART, 1, variant="strided")):
+        moved = tuple(
+            place.model_copy(update={"offset_bytes": place.offset_bytes + made.size_bytes}) for place in rest.placements
+        )
+        made = Layout(made.size_bytes + rest.size_bytes, (*made.placements, *moved))
+    return made
 
 
 def arena(made: Layout) -> Arena:

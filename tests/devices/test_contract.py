@@ -34,10 +34,12 @@ from qualify.steps import (
     Replay,
     Run,
     Scrub,
+    Slot,
     Step,
     Unwritten,
     Values,
     Zeros,
+    Zones,
 )
 from tests.devices.beds import (
     SETS,
@@ -114,6 +116,26 @@ def test_digests_equal_serial_fnv_at_every_length(session: MeasuringSession) -> 
     assert isinstance(record, Digests)
     assert record.values == tuple(fnv1a64(data) for data in read(session, *buffers))
     assert record.values[-1] == record.values[0] == fnv1a64(b"")
+
+
+@pytest.mark.parametrize("name", ["apart_2", "apart_3", "apart_4"])
+def test_elements_that_lie_apart_take_every_step(session: MeasuringSession, name: str) -> None:
+    (place,) = (place for place in places().placements if place.buffer == f"{name}.0")
+    assert len(place.axes) == int(name[-1]) - 1
+    elements = place.size_bytes // DTYPES[place.dtype].size_bytes
+    poison = Poison(dtype=place.dtype, seed="9" * 16)
+    for recipe in (normal(3, place.dtype), Zeros(), poison):
+        do(session, Fill(buffer=place.buffer, recipe=recipe))
+        (data,) = read(session, place.buffer)
+        assert data == generate(recipe, elements, size_bytes=place.size_bytes)
+        digests, equal, zones = do(
+            session, Digest(buffers=(place.buffer, "y.0")), Unwritten(buffer=place.buffer, poison=poison), Zones()
+        )
+        assert isinstance(digests, Digests)
+        assert digests.values[0] == fnv1a64(data)
+        found = elements if recipe == poison else 0
+        assert equal == Equal(elements=found, first_index=0 if found else None)
+        assert zones == Damage(bytes=0, first_offset=None)
 
 
 def test_an_empty_buffer_takes_every_step(session: MeasuringSession) -> None:
@@ -272,6 +294,9 @@ TOO_FEW = launch("add").model_copy(update={"arguments": ("y",)})
 NO_SUCH = launch("add").model_copy(update={"arguments": ("y", "a", "b", "m")})
 
 
+APART_SLOTS = (Slot(argument="apart_2", buffer="apart_2"),)
+
+
 def started(launched: Launch) -> Run:
     return Run(arm="candidate", launches=(launched,), slots=SLOTS)
 
@@ -297,6 +322,7 @@ def started(launched: Launch) -> Run:
         (segment((0, 1), (1, 2)), "a set is used twice"),
         (segment((0, 1), (2, 3)).model_copy(update={"bystander": 2}), "a set is used twice"),
         (segment((0, 1), (2, 3)).model_copy(update={"bystander": 8}), "no buffer y.8"),
+        (started(Memset(memset="apart_2")).model_copy(update={"slots": APART_SLOTS}), "do not lie in a row"),
         (segment((0, 1), (2, 3, 4), passes=2), "no whole units of 2"),
         (segment((0,), (8,)), "no buffer y.8"),
         (segment((0,), ()), "no whole units"),

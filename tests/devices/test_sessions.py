@@ -24,6 +24,7 @@ from tests.devices.beds import (
     launch,
     load,
     make_object,
+    places,
     refusal,
     run,
     segment,
@@ -68,6 +69,20 @@ def test_what_a_launch_does_to_a_set_that_it_does_not_name_is_damage(rig: Rig) -
             found = timed(session, step if poisoned else step.model_copy(update={"poisoned": ()})).damage
             assert found == Damage(bytes=changed, first_offset=end if changed else None)
         assert timed(session, segment((), (0,), launches=(launch("beyond"),))).damage.bytes == 0
+
+
+def test_bytes_between_rows_are_zones(rig: Rig) -> None:
+    slots = (SLOTS[0].model_copy(update={"buffer": "apart_2"}), *SLOTS[1:])
+    step = run("beyond").model_copy(update={"slots": slots})
+    with bed(rig, places()) as session:
+        if rig.domain_arch == "virtual":
+            assert "the elements of apart_2.0 do not lie in a row" in refusal(session, step)
+            return
+        (place,) = (place for place in places().placements if place.buffer == "apart_2.0")
+        do(session, step)
+        found = damage(session)
+        assert found.first_offset == place.offset_bytes + place.run_bytes
+        assert found.bytes > (place.axes[0][0] - 1) * (place.axes[0][1] - place.run_bytes) // 2
 
 
 def test_objects_and_arenas_that_cannot_be_are_refused(rig: Rig) -> None:

@@ -39,6 +39,14 @@ def opencl(body: str = "if (i < n) y[i] = a[i] + b[i];", head: str | None = None
     return f"__kernel void add({head or usual}) {{ int i = get_global_id(0); {body} }}\n".encode()
 
 
+def pitched(write: str = "i / cols * y_pitch + i % cols", read: str = "i / cols * {}_pitch + i % cols") -> bytes:
+    """OpenCL C of a kernel `add` over matrices whose rows may lie apart."""
+    buffers = "__global float *y, __global const float *a, __global const float *b"
+    sizes = "int rows, int cols, int y_pitch, int a_pitch, int b_pitch"
+    total = f"a[{read.format('a')}] + b[{read.format('b')}]"
+    return opencl(f"if (i < rows * cols) y[{write}] = {total};", f"{buffers}, {sizes}")
+
+
 def cuda(body: str = "if (i < n) y[i] = a[i] + b[i];", head: str | None = None) -> bytes:
     """CUDA C++ of a kernel `add`; `i` is the global id."""
     usual = "float *y, const float *a, const float *b, int n"

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from gates import GATES
-from qualify.contract import Argument, Arm, Cell, Kernel, Launch, Numeric, Timing, Variant
+from qualify.contract import Argument, Arm, Cell, Kernel, Launch, Numeric, Stride, Timing, Variant
 from qualify.domain import Domain, Limits
 from qualify.gate import Facts, Measurement, Outputs, Sanitized, SeriesRef, Session
 from qualify.judgement import decide, rules_of
@@ -146,6 +146,19 @@ class NoBench:
 
     def series(self, name: str, values: Sequence[int]) -> SeriesRef:
         raise AssertionError(name)
+
+
+def matrices(rows: int = 13, cols: int = 7) -> tuple[Argument, ...]:
+    """y, a and b of `rows` by `cols`, both numbers, and the stride of their rows."""
+    shaped = (("y", "output"), ("a", "input"), ("b", "input"))
+    return (
+        *(buffer(name, kind).model_copy(update={"shape": (rows, cols)}) for name, kind in shaped),
+        *(Argument(name=n, kind="scalar", dtype="int32", value=str(v)) for n, v in (("rows", rows), ("cols", cols))),
+        *(
+            Argument(name=f"{n}_pitch", kind="scalar", dtype="int32", value=str(cols), stride=Stride(of=n, axis=0))
+            for n, _ in shaped
+        ),
+    )
 
 
 VARIANTS: tuple[Variant, ...] = ("ordinary", "exceptional")

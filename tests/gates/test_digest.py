@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gates.digest import DigestFacts
+from qualify import checked
 from qualify.checked import (
     CROWD_TRIES,
     FIRST_ZONES,
@@ -20,9 +21,21 @@ from qualify.checked import (
 from qualify.contract import Memset, Variant
 from qualify.domain import Domain
 from qualify.steps import Census, Damage
-from tests.gates.beds import Bed, opencl, script
+from tests.gates.beds import Bed, opencl, pitched, script
 from tests.gates.beds import cuda as source
-from tests.gates.build import LIMITS, VARIANTS, arguments, arm, buffer, check, kernel, not_held, subject, verdict
+from tests.gates.build import (
+    LIMITS,
+    VARIANTS,
+    arguments,
+    arm,
+    buffer,
+    check,
+    kernel,
+    matrices,
+    not_held,
+    subject,
+    verdict,
+)
 
 
 def digest(number: int) -> str:
@@ -160,6 +173,14 @@ def test_a_queue_that_was_busy_at_the_last_try_is_enough() -> None:
     assert not judged(runs(crowded=(crowd("work"), *[QUIET] * (CROWD_TRIES - 1), crowd("itself"))))
 
 
+def test_the_other_instance_has_bits_to_compare_unless_they_change_from_pass_to_pass() -> None:
+    passed = (*arguments(), buffer("c", "inout"))
+    for twin in (None, (digest(1),)):
+        found = runs(crowded=(crowd("work"), crowd("itself", twin=twin)))
+        assert checked.whole_crowds(subject(), found) is (twin is not None)
+        assert checked.whole_crowds(subject(arguments=passed), found) is (twin is None)
+
+
 def test_a_census_counts_memsets_but_not_of_nothing() -> None:
     launches = (kernel(), Memset(memset="y"), Memset(memset="empty"))
     passed = (*arguments(), buffer("empty", "scratch", 0))
@@ -268,6 +289,26 @@ def test_an_honest_kernel_passes_in_every_variant_with_the_incumbents_bits(simul
 def test_scripted_tricks(simulated: Bed, text: bytes, closed: Closed) -> None:
     found = not_held(simulated.judge("digest", simulated.subject(text, bits="own")).verdict)
     assert {name: found.get(name, True) for name in closed} == closed
+
+
+STRIDED: tuple[Variant, ...] = (*VARIANTS, "strided")
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        (pitched(), {}),
+        (pitched(write="i"), {"zones": False, "unwritten": False}),
+        (pitched(read="i"), {"zone_independent": False, "zones": True, "unwritten": True}),
+    ],
+)
+def test_rows_may_lie_apart(pocl: Bed, text: bytes, closed: Closed) -> None:
+    """A kernel that takes every row to follow the last is right where they do, and only there."""
+    about = pocl.subject(text, pitched(), passed=matrices(), launches=(kernel(grid=1),), bits="own", variants=VARIANTS)
+    assert pocl.judge("digest", about).verdict.outcome == "pass"
+    found = pocl.judge("digest", about.model_copy(update={"variants": STRIDED})).verdict
+    assert found.outcome == ("fail" if closed else "pass")
+    assert {name: not_held(found).get(name, True) for name in closed} == closed
 
 
 def test_shared_memory_holds_another_pattern_in_every_run(simulated: Bed) -> None:

@@ -12,8 +12,8 @@ from qualify.contract import Argument, Numeric
 from qualify.gate import Outputs
 from qualify.nearness import Element, limit
 from qualify.subject import Subject
-from tests.gates.beds import Bed, opencl, script
-from tests.gates.build import VARIANTS, buffer, check, kernel, not_held, subject, verdict
+from tests.gates.beds import Bed, opencl, pitched, script
+from tests.gates.build import VARIANTS, buffer, check, kernel, matrices, not_held, subject, verdict
 
 A = tuple(1.0 + i / 7 for i in range(8))
 B = tuple(0.5 - i / 3 for i in range(8))
@@ -187,3 +187,12 @@ def test_integers_are_equal_or_fail(simulated: Bed) -> None:
 def test_opencl_kernels(pocl: Bed, body: str, closed: dict[str, bool | None]) -> None:
     which = pocl.subject(opencl(body), launches=(kernel(grid=11),), variants=VARIANTS)
     assert not_held(pocl.judge("numeric", which).verdict) == closed
+
+
+def test_rows_may_lie_apart(pocl: Bed) -> None:
+    """Elements are compared wherever they lie; what lies between them is none."""
+    shape: dict[str, Any] = {"passed": matrices(), "launches": (kernel(grid=1),), "variants": ("ordinary", "strided")}
+    assert pocl.judge("numeric", pocl.subject(pitched(), pitched(), **shape)).verdict.outcome == "pass"
+    found = pocl.judge("numeric", pocl.subject(pitched(read="i"), pitched(), **shape)).verdict
+    assert found.outcome == "fail"
+    assert "strided" in (check(found, "classes").got or "") + (check(found, "error").got or "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import ClassVar
 
 from blake3 import blake3
@@ -16,7 +17,7 @@ from qualify.arena import gaps
 from qualify.contract import Kernel, Launch
 from qualify.domain import Board
 from qualify.elements import DTYPES
-from qualify.seeds import split
+from qualify.placement import Placement
 from qualify.steps import (
     Answer,
     Arena,
@@ -33,8 +34,6 @@ from qualify.steps import (
     Fill,
     Go,
     Load,
-    Placement,
-    Poison,
     Query,
     Read,
     Recipe,
@@ -53,11 +52,12 @@ from qualify.steps import (
     Zeros,
     Zones,
 )
-from qualify.workers.devices.binding import Binding, StepRefused
+from qualify.workers.devices.binding import Binding, StepRefused, in_a_row
 from qualify.workers.devices.bystander import Bystander
+from qualify.workers.devices.segments import poison_of
 
-#: For so long a second queue has work ahead, so that it is busy until more comes.
-BUSY_NS = 10_000_000
+#: Outer axes of a strided buffer that harness kernels walk.
+MOST_AXES = 3
 #: The seed of the values that a canary makes on the device and compares with their definition.
 CANARY_SEED = "c0ffee5eed00cafe"
 
@@ -127,6 +127,8 @@ class Device(Binding, ABC):
                 raise StepRefused(
                     f"{placement.buffer}: {placement.size_bytes} bytes of unknown or cut {placement.dtype}"
                 )
+            if len(placement.axes) > MOST_AXES or placement.size_bytes % prod(count for count, _ in placement.axes):
+                raise StepRefused(f"{placement.buffer}: runs along {placement.axes} do not make its elements")
         try:
             self._gaps = gaps(step.placements, step.size_bytes)
         except ValueError as error:
@@ -169,7 +171,7 @@ class Device(Binding, ABC):
                     raise StepRefused(f"{place.buffer} holds {place.dtype}, not {dtype}")
         for argument in step.digested:
             for number in sets:
-                self._place(f"{argument}.{number}")
+                in_a_row(self._place(f"{argument}.{number}"))
         if step.bystander is None:
             return self._segment(step)
         names = {name: f"{name}.{step.bystander}" for name in (*dict(step.poisoned), *step.digested)}
@@ -338,22 +340,6 @@ class Device(Binding, ABC):
             raise StepRefused(f"no kernel {kernel.symbol} is loaded as {arm}")
         if min(*kernel.grid, *kernel.block) < 1:
             raise StepRefused(f"{kernel.symbol}: grid {kernel.grid} of blocks {kernel.block} has an empty side")
-
-
-def backlog(other_ns: int, most: int) -> int:
-    """How often a second queue is given work ahead that takes it `other_ns` each time."""
-    return max(2, min(most, -(-BUSY_NS // max(other_ns, 1))))
-
-
-def poison_of(step: Segment, argument: str, dtype: str, number: int) -> Poison:
-    """What a segment writes to one output or scratch buffer before it runs; no two buffers hold the same."""
-    return Poison(dtype=dtype, seed=split(step.seed, argument, number))
-
-
-def rows(digests: Sequence[str], sets: int) -> tuple[tuple[str, ...], ...]:
-    """The digests of a segment, one row a set."""
-    width = len(digests) // sets
-    return tuple(tuple(digests[number * width : (number + 1) * width]) for number in range(sets))
 
 
 def _check_recipe(place: Placement, recipe: Recipe) -> None:

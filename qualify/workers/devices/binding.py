@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qualify.contract import Kernel, Memset, TensorMap
-from qualify.steps import Placement, Slot, Table
+from qualify.placement import Placement
+from qualify.steps import Slot, Table
 
 #: A launch's argument: a place in the arena, or a scalar's little-endian bytes.
 Bound = Placement | bytes
@@ -17,6 +18,13 @@ class StepRefused(Exception):
     def __init__(self, error: str) -> None:
         super().__init__(error)
         self.error = error
+
+
+def in_a_row(place: Placement) -> Placement:
+    """The placement. Raises StepRefused if its elements do not lie in a row."""
+    if place.axes:
+        raise StepRefused(f"the elements of {place.buffer} do not lie in a row")
+    return place
 
 
 class Binding:
@@ -44,7 +52,7 @@ class Binding:
         if [slot.buffer, slot.value, slot.tensor].count(None) != 2:
             raise StepRefused(f"{slot.argument} is not one of a buffer, a value and a tensor map")
         if slot.tensor is not None:
-            return self._tensor_map(self._place(f"{slot.tensor.of}.{number}"), slot.tensor)
+            return self._tensor_map(in_a_row(self._place(f"{slot.tensor.of}.{number}")), slot.tensor)
         if slot.buffer is not None:
             return self._place(f"{slot.buffer}.{number}")
         try:
@@ -61,7 +69,7 @@ class Binding:
     def _addresses(self, table: Table) -> bytes:
         """The little-endian addresses of a table. Raises StepRefused where one of them is outside its buffer."""
         found = bytearray()
-        for place in map(self._place, table.to):
+        for place in (in_a_row(self._place(buffer)) for buffer in table.to):
             if (table.count - 1) * table.step_bytes >= place.size_bytes:
                 raise StepRefused(f"{table.buffer}: an address beyond the {place.size_bytes} bytes of {place.buffer}")
             start = self._address(place)
@@ -75,7 +83,7 @@ class Binding:
     def _memset_place(self, memset: Memset, slots: Sequence[Slot], number: int) -> Placement:
         for slot in slots:
             if slot.argument == memset.memset and slot.buffer is not None:
-                return self._place(f"{slot.buffer}.{number}")
+                return in_a_row(self._place(f"{slot.buffer}.{number}"))
         raise StepRefused(f"memset of {memset.memset}, which is no buffer argument")
 
     # What only some devices have ------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from qualify.elements import DTYPES
-from qualify.steps import Damage, Digest, Digests, Equal, Fill, Placement, Poison, Unwritten
+from qualify.placement import Placement
+from qualify.steps import Damage, Digest, Digests, Equal, Fill, Poison, Unwritten
 
 
 class Watcher(Protocol):

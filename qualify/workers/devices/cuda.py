@@ -17,7 +17,7 @@ from qualify.arena import BASE_ALIGN_BYTES
 from qualify.contract import Kernel, Memset, TensorMap
 from qualify.domain import Board
 from qualify.errors import RigError
-from qualify.model import Json
+from qualify.placement import Placement
 from qualify.steps import (
     MAX_HELD_CALLS,
     Answer,
@@ -27,7 +27,6 @@ from qualify.steps import (
     Contend,
     Damage,
     Equal,
-    Placement,
     Recipe,
     Run,
     Segment,
@@ -36,7 +35,7 @@ from qualify.steps import (
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Device, poison_of, rows
+from qualify.workers.devices.base import Device
 from qualify.workers.devices.binding import Bound, StepRefused
 from qualify.workers.devices.cuda_arguments import Watch, tensor_map
 from qualify.workers.devices.cuda_board import board
@@ -44,7 +43,9 @@ from qualify.workers.devices.cuda_contention import Contention
 from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare, reached, variable_of
 from qualify.workers.devices.cuda_graphs import Graph, capture
 from qualify.workers.devices.cuda_harness import CudaHarness
-from qualify.workers.devices.cuda_residency import resident
+from qualify.workers.devices.cuda_residency import figures, resident
+from qualify.workers.devices.cuda_strides import Row
+from qualify.workers.devices.segments import poison_of, rows
 
 _Launching = Run | Segment | Stage | Capture | Contend
 #: A board maps memory in pages of this size; smaller allocations share one.
@@ -64,6 +65,7 @@ class CudaDevice(Device):
         self._device, self._stream = self._harness.device, self._harness.stream
         self._functions: dict[str, dict[str, Function]] = {}
         self._modules: dict[ArmName, Any] = {}
+        self._row_of = Row(self._harness)
         self._graphs: list[Graph] = []
         self._known: dict[tuple[ArmName, int], tuple[tuple[object, ...], dict[int, list[Callable[[], None]]]]] = {}
         self._captures: dict[ArmName, tuple[Graph, Capture]] = {}
@@ -115,7 +117,7 @@ class CudaDevice(Device):
         self._harness.wait()
 
     def _fill(self, place: Placement, recipe: Recipe) -> None:
-        self._harness.fill(self._address(place), place, recipe)
+        self._row_of.fill(self._address(place), place, recipe)
         self._harness.wait()
         self._watch.refilled(place)
 
@@ -350,7 +352,9 @@ class CudaDevice(Device):
     # Digests and checks ----------------------------------------------------------------------------------------------
 
     def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
-        return self._harness.hashes(tuple((self._address(place), place.size_bytes) for place in places))
+        if not any(place.axes for place in places):
+            return self._harness.hashes(tuple((self._address(place), place.size_bytes) for place in places))
+        return tuple(self._row_of.hash(self._address(place), place) for place in places)
 
     def _zones(self) -> Damage:
         count, first = self._harness.damage(self._memory, self._outside, self._seeded("zones"))
@@ -364,29 +368,22 @@ class CudaDevice(Device):
         self._watch.table(place, self._address(place), data)
 
     def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
-        count, first = self._harness.unwritten(self._address(place), place.size_bytes, step.poison)
+        count, first = self._harness.unwritten(
+            self._row_of.gathered(self._address(place), place), place.size_bytes, step.poison
+        )
         return Equal(elements=count, first_index=first)
 
     def _read(self, place: Placement) -> bytes:
-        return self._harness.download(self._address(place), place.size_bytes)
+        address = self._row_of.gathered(self._address(place), place)
+        self._harness.wait()
+        return self._harness.download(address, place.size_bytes)
 
     def _address(self, place: Placement) -> int:
         return self._base + place.offset_bytes
 
     def _kernel(self, arm: ArmName, symbol: str, launch: Kernel | None) -> Answer:
         function = self._functions[arm][symbol]
-        wanted = driver.CUfunction_attribute
-        facts = {
-            "registers_per_thread": wanted.CU_FUNC_ATTRIBUTE_NUM_REGS,
-            "shared_bytes": wanted.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-            "local_bytes": wanted.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-            "block_threads": wanted.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-            "constant_bytes": wanted.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
-        }
-        told: dict[str, Json] = {
-            name: int(call(driver.cuFuncGetAttribute, key, function.handle)) for name, key in facts.items()
-        }
-        return Answer(facts=told | ({} if launch is None else resident(function, launch, self._stream)))
+        return Answer(facts=figures(function) | ({} if launch is None else resident(function, launch, self._stream)))
 
 
 def _elapsed_ns(start: Any, end: Any) -> int:

@@ -11,7 +11,8 @@ from cuda.bindings import driver
 from qualify.contract import TensorMap
 from qualify.elements import DTYPES
 from qualify.passing import MAP_ALIGN, MAP_BYTES
-from qualify.steps import Damage, Placement
+from qualify.placement import Placement
+from qualify.steps import Damage
 from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, call
 from qualify.workers.devices.cuda_harness import CudaHarness

@@ -9,9 +9,9 @@ from typing import Any
 from cuda.bindings import driver
 
 from qualify.steps import MAX_HELD_CALLS
-from qualify.workers.devices.base import backlog
 from qualify.workers.devices.cuda_driver import call, reached
 from qualify.workers.devices.cuda_harness import CudaHarness
+from qualify.workers.devices.segments import backlog
 
 _NEUTRAL_BYTES = 32 << 20  # What one neutral copy of the second stream moves: about a tenth of a millisecond.
 _MORE_PASSES = 2  # Enqueued beside the work ahead: the first of the second stream, and those that the first one runs.

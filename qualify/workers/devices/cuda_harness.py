@@ -19,7 +19,8 @@ from qualify.errors import RigError
 from qualify.fill import generate
 from qualify.fnv import fnv1a64
 from qualify.patterns import poison_masks
-from qualify.steps import Placement, Poison, Recipe, Values, Zeros
+from qualify.placement import Placement
+from qualify.steps import Poison, Recipe, Values, Zeros
 from qualify.workers.devices.base import CANARY_SEED
 from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, ask, attribute, call, load, prepare
@@ -41,6 +42,7 @@ HARNESS_SYMBOLS = (
     "qualify_scrub",
     "qualify_flush",
     "qualify_copy",
+    "qualify_move",
     "qualify_fnv_tiles",
     "qualify_fnv_fold",
 )
@@ -149,7 +151,7 @@ class CudaHarness:
     def zones(self, base: int, size_bytes: int, seed: str) -> None:
         """Write the zone pattern over `size_bytes` (a multiple of 8) from `base`."""
         words = size_bytes // 8
-        self._over(words, "qualify_zone_fill", (base, 8), (words, 8), (int(seed, 16), 8))
+        self.over(words, "qualify_zone_fill", (base, 8), (words, 8), (int(seed, 16), 8))
 
     def fill(self, address: int, place: Placement, recipe: Recipe) -> None:
         """Write a recipe to a buffer at `address`; enqueued, not awaited."""
@@ -188,7 +190,7 @@ class CudaHarness:
         kind = DTYPES[recipe.dtype]
         elements = size_bytes // kind.size_bytes
         table = self.upload(b"".join(bits.to_bytes(8, "little") for bits in recipe.specials)) if recipe.specials else 0
-        self._over(
+        self.over(
             elements,
             "qualify_values",
             *((address, 8), (elements, 8), _dtype_struct(recipe.dtype), (int(recipe.distribution == "normal"), 4)),
@@ -239,7 +241,7 @@ class CudaHarness:
         start = -(-address // 16) * 16
         count = (address + size_bytes - start) // 16
         if count > 0:
-            self._over(count, "qualify_flush", (start, 8), (count, 8), (0, 8))
+            self.over(count, "qualify_flush", (start, 8), (count, 8), (0, 8))
 
     def copy(self, size_bytes: int, *, blocks: int | None = None, stream: Any = None) -> None:
         """Copy one half of twice so much neutral memory to the other, in whole units of 16 bytes. Enqueued.
@@ -306,7 +308,7 @@ class CudaHarness:
             return 0, None
         memory = self.upload(bytes(8) + _NEVER.to_bytes(8, "little"))
         head, rest = (address, 8), _poisoned(poison)
-        self._over(elements, "qualify_unwritten", head, (elements, 8), (size, 4), *rest, (memory, 8))
+        self.over(elements, "qualify_unwritten", head, (elements, 8), (size, 4), *rest, (memory, 8))
         return self._counted(memory)
 
     def _counted(self, memory: int) -> tuple[int, int | None]:
@@ -318,7 +320,7 @@ class CudaHarness:
 
     # Memory and launches ---------------------------------------------------------------------------------------------
 
-    def _over(self, work: int, symbol: str, *parameters: Parameter) -> None:
+    def over(self, work: int, symbol: str, *parameters: Parameter) -> None:
         """One of the grid-stride kernels over so much work."""
         self.launch(Kernel(symbol=symbol, grid=(self._blocks(work), 1, 1), block=(THREADS, 1, 1)), *parameters)
 

@@ -1,4 +1,4 @@
-"""What the CUDA driver answers about one launch of a loaded function: its parameters, and what can be resident."""
+"""What the CUDA driver answers about a loaded function and one launch of it: figures, parameters, what is resident."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ from qualify.contract import Kernel
 from qualify.model import Json
 from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, Function, call, prepare
+
+
+def figures(function: Function) -> dict[str, Json]:
+    """What the driver says of the function itself. Raises DriverError."""
+    wanted = driver.CUfunction_attribute
+    keys = {
+        "registers_per_thread": wanted.CU_FUNC_ATTRIBUTE_NUM_REGS,
+        "shared_bytes": wanted.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+        "local_bytes": wanted.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+        "block_threads": wanted.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+        "constant_bytes": wanted.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+    }
+    return {name: int(call(driver.cuFuncGetAttribute, key, function.handle)) for name, key in keys.items()}
 
 
 def resident(function: Function, kernel: Kernel, stream: Any) -> dict[str, Json]:

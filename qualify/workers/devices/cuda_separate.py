@@ -14,7 +14,8 @@ from cuda.bindings import driver
 from qualify.contract import Kernel, Memset, TensorMap
 from qualify.domain import Board
 from qualify.errors import RigError
-from qualify.steps import ArmName, Placement, Run
+from qualify.placement import Placement
+from qualify.steps import ArmName, Run
 from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_arguments import tensor_map
 from qualify.workers.devices.cuda_board import board

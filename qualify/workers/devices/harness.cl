@@ -240,3 +240,27 @@ __kernel void copy(__global uchar *to, __global const uchar *from, ulong size, u
     for (; at < end; at++)
         to[at] = from[at];
 }
+
+// Where run number `item` of a strided buffer starts; it lies along three axes, of which the outermost has any count.
+ulong run_start(ulong item, ulong first, ulong middle, ulong inner, ulong s0, ulong s1, ulong s2)
+{
+    return first + item / (middle * inner) * s0 + item / inner % middle * s1 + item % inner * s2;
+}
+
+// Elements that lie apart into a row, one work-item a run.
+__kernel void gather(__global const uchar *arena, __global uchar *packed, ulong first, ulong run, ulong middle,
+                     ulong inner, ulong s0, ulong s1, ulong s2)
+{
+    ulong item = get_global_id(0), from = run_start(item, first, middle, inner, s0, s1, s2);
+    for (ulong at = 0; at < run; at++)
+        packed[item * run + at] = arena[from + at];
+}
+
+// And back.
+__kernel void scatter(__global uchar *arena, __global const uchar *packed, ulong first, ulong run, ulong middle,
+                      ulong inner, ulong s0, ulong s1, ulong s2)
+{
+    ulong item = get_global_id(0), to = run_start(item, first, middle, inner, s0, s1, s2);
+    for (ulong at = 0; at < run; at++)
+        arena[to + at] = packed[item * run + at];
+}

@@ -194,6 +194,19 @@ extern "C" __global__ void qualify_copy(uint4 *to, const uint4 *from, u64 count)
     FOR_EACH(i, count) to[i] = from[i];
 }
 
+// Elements that lie apart into a row, or back: runs along three axes, of which the outermost has any count.
+extern "C" __global__ void qualify_move(u8 *apart, u8 *packed, u64 bytes, u64 run, u64 middle, u64 inner, u64 s0, u64 s1,
+                                        u64 s2, u32 gather) {
+    FOR_EACH(i, bytes) {
+        const u64 number = i / run;
+        u8 *at = apart + number / (middle * inner) * s0 + number / inner % middle * s1 + number % inner * s2 + i % run;
+        if (gather)
+            packed[i] = *at;
+        else
+            *at = packed[i];
+    }
+}
+
 // The canary: a known function of the index, checked by the harness before any arm is loaded.
 extern "C" __global__ void qualify_canary(u32 *out, u32 count) {
     FOR_EACH(i, count) out[i] = (u32)mix(7, i);

@@ -22,8 +22,9 @@ from pyopencl import _cl
 from qualify.contract import Kernel, Memset
 from qualify.domain import Board
 from qualify.errors import RigError
+from qualify.placement import Placement
 from qualify.sanitizers import MAX_TOLD_BYTES, PLANTED
-from qualify.steps import ArmName, Placement, Run, Source, Told
+from qualify.steps import ArmName, Run, Source, Told
 from qualify.workers import pocl
 from qualify.workers.devices.binding import Bound, StepRefused
 from qualify.workers.devices.separate import SeparateDevice

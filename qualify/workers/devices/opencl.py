@@ -16,6 +16,7 @@ from qualify.arena import BASE_ALIGN_BYTES
 from qualify.contract import Kernel, Launch, Memset
 from qualify.domain import Board
 from qualify.errors import RigError
+from qualify.placement import Placement
 from qualify.steps import (
     MAX_HELD_CALLS,
     Answer,
@@ -23,7 +24,6 @@ from qualify.steps import (
     Contend,
     Damage,
     Equal,
-    Placement,
     Poison,
     Recipe,
     Run,
@@ -36,9 +36,11 @@ from qualify.steps import (
     Values,
 )
 from qualify.workers import pocl
-from qualify.workers.devices.base import Device, backlog, poison_of, rows
-from qualify.workers.devices.binding import Bound, StepRefused
+from qualify.workers.devices.base import Device
+from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
+from qualify.workers.devices.opencl_events import Held, has_started, is_pending, took_ns
 from qualify.workers.devices.opencl_harness import Harness, Memory, rigged
+from qualify.workers.devices.segments import backlog, poison_of, rows
 
 _BUSY_BYTES = 8 << 20  # What neutral work of a second queue reads in one go: some tenths of a millisecond.
 _FINE_GRAIN = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
@@ -60,7 +62,7 @@ class OpenclDevice(Device):
         self._slack: tuple[tuple[int, Memory], ...] = ()
         self._neutral: Memory | None = None
         self._kernels: dict[tuple[ArmName, str], Any] = {}
-        self._held: _Held | None = None
+        self._held: Held | None = None
         self._second: Any = None
 
     def board(self) -> Board:
@@ -103,10 +105,19 @@ class OpenclDevice(Device):
         return self._memory
 
     def _at(self, place: Placement) -> Memory:
+        in_a_row(place)
         return self._whole[place.offset_bytes : place.offset_bytes + place.size_bytes]
 
+    def _gathered(self, place: Placement) -> Memory:
+        """A buffer's elements in a row: where they are, or in memory of the harness's until the next such call."""
+        if not place.axes:
+            return self._at(place)
+        packed = self._harness.packed(place.size_bytes)
+        self._harness.wait(self._harness.gather(self._whole, packed, place))
+        return packed
+
     def _fill(self, place: Placement, recipe: Recipe) -> None:
-        memory = self._at(place)
+        memory = self._harness.packed(place.size_bytes) if place.axes else self._at(place)
         if not len(memory):
             return
         match recipe:
@@ -117,12 +128,19 @@ class OpenclDevice(Device):
             case _:
                 event = self._harness.set_bytes(memory, 0)
         self._harness.wait(event)
+        if place.axes:
+            self._harness.wait(self._harness.scatter(self._whole, memory, place))
 
     def _scrub(self, seed: str) -> None:
         self._harness.scrub(int(seed, 16))
 
     def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
-        return self._harness.digest(self._whole, places) if places else ()
+        if not any(place.axes for place in places):
+            return self._harness.digest(self._whole, places) if places else ()
+        return tuple(digest for place in places for digest in self._gathered_digest(place))
+
+    def _gathered_digest(self, place: Placement) -> tuple[str, ...]:
+        return self._harness.digest(self._gathered(place), (place.model_copy(update={"offset_bytes": 0, "axes": ()}),))
 
     def _zones(self) -> Damage:
         """All zones, and what alignment left of the allocation before and behind the arena."""
@@ -135,12 +153,12 @@ class OpenclDevice(Device):
         return Damage(bytes=sum(wrong for _, wrong, _ in found), first_offset=min(firsts, default=None))
 
     def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
-        memory = self._at(place)
+        memory = self._gathered(place)
         elements, first = self._harness.unwritten(memory, step.poison) if len(memory) else (0, None)
         return Equal(elements=elements, first_index=first)
 
     def _read(self, place: Placement) -> bytes:
-        return self._at(place).tobytes()
+        return self._gathered(place).tobytes()
 
     def _kernel(self, arm: ArmName, symbol: str, launch: Kernel | None) -> Answer:
         """The kernel's work-group limit and its local and private bytes, as PoCL reports them."""
@@ -202,9 +220,9 @@ class OpenclDevice(Device):
             self._second = self._harness.new_queue()
         other = self._neutral_work() if step.beside is None else self._pass_again(step, step.beside)
         with _refusing(f"launch of {step.arm} beside another queue"):
-            ahead = backlog(_took_ns(other), MAX_HELD_CALLS)
+            ahead = backlog(took_ns(other), MAX_HELD_CALLS)
             own, others = self._together(step, other, ahead)
-            while _is_pending(own[-1]):
+            while is_pending(own[-1]):
                 others += other()
                 self._second.flush()
                 others[-min(ahead, len(others))].wait()
@@ -218,7 +236,7 @@ class OpenclDevice(Device):
 
         All of it is enqueued before any of it runs, so that the host sets no pace.
         """
-        held = _Held(cl.UserEvent(self._harness.context))
+        held = Held(cl.UserEvent(self._harness.context))
         try:
             cl.enqueue_marker(self._second, wait_for=[held.gate])
             others = [event for _ in range(ahead) for event in other()]
@@ -252,7 +270,7 @@ class OpenclDevice(Device):
                 lead_in = self._enqueue_units(step, step.lead_in)
                 timed = self._enqueue_units(step, step.timed)
                 self._harness.queue.flush()
-                host_bound = _has_started((lead_in or timed)[0][0])
+                host_bound = has_started((lead_in or timed)[0][0])
         finally:
             gate.set_status(cl.command_execution_status.COMPLETE)
         with _refusing(f"segment of {step.arm}"):
@@ -262,7 +280,7 @@ class OpenclDevice(Device):
         return self._stamps(step, timed, host_bound)
 
     def _stage(self, step: Stage) -> None:
-        held = _Held(cl.UserEvent(self._harness.context))
+        held = Held(cl.UserEvent(self._harness.context))
         try:
             with _refusing(f"passes of {step.arm}"):
                 cl.enqueue_marker(self._harness.queue, wait_for=[held.gate])
@@ -339,45 +357,6 @@ class OpenclDevice(Device):
             damage=self._zones(),
             host_bound=host_bound,
         )
-
-
-class _Held:
-    """Commands that wait for `gate`: the first and the last of them, which say when they ran."""
-
-    def __init__(self, gate: Any) -> None:
-        self.gate = gate
-        self.first: Any = None
-        self.last: Any = None
-
-    def take(self, events: Sequence[Any]) -> None:
-        """The next commands in order."""
-        if events:
-            self.first, self.last = self.first or events[0], events[-1]
-
-    def open(self) -> None:
-        """Let them run."""
-        self.gate.set_status(cl.command_execution_status.COMPLETE)
-
-
-def _took_ns(work: Callable[[], list[Any]]) -> int:
-    """How long commands run the second time; the first time may make machine code."""
-    for _ in range(2):
-        events = work()
-        for event in events:
-            event.wait()
-    return sum(event.profile.end - event.profile.start for event in events)
-
-
-def _is_pending(event: Any) -> bool:
-    """Whether a command has not ended; a negative status is an error's, which waiting raises."""
-    status: int = event.command_execution_status
-    return status > cl.command_execution_status.COMPLETE
-
-
-def _has_started(event: Any) -> bool:
-    """Whether a launch that the gate should hold back runs already: then the host set the pace (R10.8)."""
-    status: int = event.command_execution_status
-    return status <= cl.command_execution_status.RUNNING
 
 
 @contextmanager

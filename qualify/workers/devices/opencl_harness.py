@@ -18,8 +18,9 @@ from qualify.errors import RigError
 from qualify.fill import generate
 from qualify.fnv import PRIME, fnv1a64
 from qualify.patterns import poison_masks
-from qualify.steps import Placement, Poison, Values
-from qualify.workers.devices.base import CANARY_SEED
+from qualify.placement import Placement
+from qualify.steps import Poison, Values
+from qualify.workers.devices.base import CANARY_SEED, MOST_AXES
 
 Memory = np.ndarray[Any, np.dtype[np.uint8]]
 Found = np.ndarray[Any, np.dtype[np.uint64]]
@@ -196,6 +197,26 @@ class Harness:
             fix="leave the device to this run alone",
         )
 
+    def packed(self, size_bytes: int) -> Memory:
+        """Memory for elements that lie apart, in a row, until the next such call."""
+        return self._shared("packed", -(-size_bytes // 8))[:size_bytes]
+
+    def gather(self, arena: Memory, packed: Memory, place: Placement) -> Any:
+        """Copy a strided buffer's elements into a row."""
+        return self._move("gather", arena, packed, place)
+
+    def scatter(self, arena: Memory, packed: Memory, place: Placement) -> Any:
+        """Copy elements from a row to where a strided buffer has them."""
+        return self._move("scatter", arena, packed, place)
+
+    def _move(self, name: str, arena: Memory, packed: Memory, place: Placement) -> Any:
+        axes = ((1, 0),) * (MOST_AXES - len(place.axes)) + place.axes
+        counts = (_u64(axes[1][0]), _u64(axes[2][0]))
+        strides = tuple(_u64(stride) for _, stride in axes)
+        items = place.size_bytes // place.run_bytes
+        at = (_u64(place.offset_bytes), _u64(place.run_bytes))
+        return self._enqueue(name, items, _ALONE, arena, packed, *at, *counts, *strides)
+
     def touch(self, memory: Memory) -> Any:
         """Read memory through every cache."""
         items = -(-len(memory) // _TOUCH_BYTES)
@@ -235,6 +256,7 @@ class Harness:
 
 _CANARY_ELEMENTS = 1000
 _CANARY = Values(dtype="float32", distribution="normal", base=1 << 31, scale=1 << 32, seed=CANARY_SEED)
+_APART = Placement(buffer="apart.0", dtype="uint8", offset_bytes=0, size_bytes=32, axes=((4, 16),))
 #: PoCL makes other machine code for more than 65,535 work-items; so many bytes have them in every kernel of ours.
 _LARGE_BYTES = 2 << 20
 
@@ -252,6 +274,8 @@ def make_binary(device: Any) -> bytes:
         harness.poison(memory, poison),
         harness.touch(memory),
         harness.copy(memory[:32], memory[32:]),
+        harness.scatter(memory, large[64:96], _APART),
+        harness.gather(memory, large[64:96], _APART),
     ):
         harness.wait(event)
     harness.scrub(0)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from qualify.contract import Kernel
 from qualify.elements import DTYPES
 from qualify.fill import generate
+from qualify.placement import Placement
 from qualify.steps import (
     Answer,
     Arena,
@@ -19,7 +20,6 @@ from qualify.steps import (
     Contend,
     Damage,
     Equal,
-    Placement,
     Recipe,
     Segment,
     Spans,

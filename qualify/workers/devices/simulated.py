@@ -21,7 +21,8 @@ from qualify.domain import Board
 from qualify.elements import DTYPES
 from qualify.errors import DocumentError, RigError
 from qualify.fill import generate, zone_bytes
-from qualify.fnv import OFFSET_BASIS, PRIME, fnv1a64
+from qualify.fnv import fnv1a64
+from qualify.placement import Placement
 from qualify.steps import (
     Answer,
     ArmName,
@@ -30,7 +31,6 @@ from qualify.steps import (
     Contend,
     Damage,
     Equal,
-    Placement,
     Poison,
     Recipe,
     Run,
@@ -41,14 +41,15 @@ from qualify.steps import (
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Device, poison_of, rows
-from qualify.workers.devices.binding import Bound, StepRefused
-from qualify.workers.devices.simulated_kernels import Beside, Call, Memory, execute
+from qualify.workers.devices.base import Device
+from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
+from qualify.workers.devices.segments import poison_of, rows
+from qualify.workers.devices.simulated_kernels import Beside, Call, execute
+from qualify.workers.devices.simulated_memory import Memory, digest_of, elements
 from qualify.workers.virtual import BOARD, LIMITS, Entry, Script
 
 _TRACED = 10_000  # Operations that a trace keeps: some hundred windows, and a message under a megabyte.
 _MEMSET_NS = 1_000
-_PARALLEL_BYTES = 256  # So many bytes are digested sooner by arrays than one by one.
 #: What a kernel that does the work of many passes in one launch takes, against as many honest passes.
 _BATCH_PER_MILLE = 1_056
 #: What the launches after it take, as a part of an honest pass.
@@ -126,13 +127,14 @@ class SimulatedDevice(Device):
         self._memory = self._pattern.copy()
 
     def _at(self, place: Placement) -> Memory:
-        return self._memory[place.offset_bytes : place.offset_bytes + place.size_bytes]
+        return elements(self._memory, in_a_row(place))
 
     def _fill(self, place: Placement, recipe: Recipe) -> None:
         self._trace_of(f"{'poison' if isinstance(recipe, Poison) else recipe.make} {place.buffer}")
-        elements = place.size_bytes // DTYPES[place.dtype].size_bytes
-        data = generate(recipe, elements, size_bytes=place.size_bytes)
-        self._at(place)[:] = np.frombuffer(data, dtype=np.uint8)
+        count = place.size_bytes // DTYPES[place.dtype].size_bytes
+        data = generate(recipe, count, size_bytes=place.size_bytes)
+        view = elements(self._memory, place)
+        view[...] = np.frombuffer(data, dtype=np.uint8).reshape(view.shape)
 
     def _scrub(self, seed: str) -> None:
         self._trace_of("scrub")
@@ -141,7 +143,7 @@ class SimulatedDevice(Device):
     def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
         for place in places:
             self._trace_of(f"digest {place.buffer}")
-        return tuple(_digest_of(self._at(place)) for place in places)
+        return tuple(digest_of(elements(self._memory, place).reshape(-1)) for place in places)
 
     def _zones(self) -> Damage:
         self._trace_of("zones")
@@ -156,12 +158,12 @@ class SimulatedDevice(Device):
         self._trace_of(f"unwritten {place.buffer}")
         width = DTYPES[place.dtype].size_bytes
         poison = np.frombuffer(generate(step.poison, place.size_bytes // width), dtype=f"<u{width}")
-        same = np.flatnonzero(self._at(place).view(f"<u{width}") == poison)
+        same = np.flatnonzero(elements(self._memory, place).reshape(-1).view(f"<u{width}") == poison)
         return Equal(elements=len(same), first_index=int(same[0]) if len(same) else None)
 
     def _read(self, place: Placement) -> bytes:
         self._trace_of(f"read {place.buffer}")
-        return self._at(place).tobytes()
+        return elements(self._memory, place).tobytes()
 
     def _kernel(self, arm: ArmName, symbol: str, launch: Kernel | None) -> Answer:
         """The script's own figures, under the names that OpenCL devices use; of residency it knows nothing."""
@@ -362,26 +364,11 @@ def _alone(number: int) -> _Phase:
     return _Phase((number,), (number,))
 
 
-def _digest_of(buffer: Memory) -> str:
-    """FNV-1a 64 in its parallel form (R9.5): the low byte evolves alone, bit after bit, and the rest is one sum."""
-    if len(buffer) < _PARALLEL_BYTES:
-        return fnv1a64(buffer.tobytes())
-    low = np.zeros(len(buffer) + 1, dtype=np.uint8)
-    for bit in range(8):
-        below = (low[:-1] ^ buffer) & np.uint8((1 << bit) - 1)
-        flips = (below * np.uint8(PRIME & 0xFF) ^ buffer) & np.uint8(1 << bit)
-        low |= np.bitwise_xor.accumulate(np.append(np.uint8(OFFSET_BASIS & 1 << bit), flips))
-    terms = (low[:-1] ^ buffer).astype(np.uint64) - low[:-1]
-    powers = np.cumprod(np.full(len(buffer), PRIME, dtype=np.uint64))[::-1]
-    digest = OFFSET_BASIS * pow(PRIME, len(buffer), 1 << 64) + int((terms * powers).sum())
-    return f"{digest % (1 << 64):016x}"
-
-
 def _buffer(launch: Launch, bound: Sequence[Bound], position: int) -> Placement:
     argument = bound[position] if position < len(bound) else None
     if not isinstance(argument, Placement):
         raise StepRefused(f"the script of {getattr(launch, 'symbol', launch)} has no buffer at position {position}")
-    return argument
+    return in_a_row(argument)
 
 
 def _kernels(step: Segment | Stage) -> list[Kernel]:

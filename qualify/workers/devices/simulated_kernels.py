@@ -13,13 +13,13 @@ from typing import Any, Literal
 import numpy as np
 
 from qualify.patterns import numpy_dtype
-from qualify.steps import Placement
+from qualify.placement import Placement
 from qualify.workers.devices.binding import StepRefused
+from qualify.workers.devices.simulated_memory import Memory
 from qualify.workers.virtual import Entry
 
 #: What the other queue does while a kernel runs.
 Beside = Literal["work", "itself"]
-Memory = np.ndarray[Any, np.dtype[np.uint8]]
 
 _PRINTED_BYTES = 4 << 20
 _SLOW_S = 0.25
