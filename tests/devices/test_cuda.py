@@ -95,8 +95,8 @@ def test_a_scrub_reaches_all_shared_memory_of_every_multiprocessor(rig: Rig, tri
     size, units = rig.limits.shared_bytes, rig.limits.compute_units
     assert size is not None
     assert units is not None
-    found = f"for (int w = 0; w < {size // 4}; w++) sum = sum * 31 + all[w]; ((unsigned *)y)[blockIdx.x] = sum;"
-    text = source(f"extern __shared__ unsigned all[]; unsigned sum = 0; {found}")
+    found = f"for (int w = 0; w < {size // 4}; w++) sum = sum * 31 + held[w]; ((unsigned *)y)[blockIdx.x] = sum;"
+    text = source(f"extern __shared__ unsigned held[]; unsigned sum = 0; {found}")
     about = trial.subject(text, launches=(launch(grid=(units, 1, 1), block=(1, 1, 1), shared_bytes=size),))
     seen = []
     with rig.bench(about, {}).session(about, "candidate") as session:
