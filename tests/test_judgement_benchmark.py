@@ -123,3 +123,7 @@ def test_statuses_are_read_from_the_tables_of_the_comparison() -> None:
         "| 38 us | 37 us | <= -1.0% |  🟢 FAST  |\n\n# Summary\n\n- Total Matches: 2\n"
     )
     assert dict(peer_nvbench.statuses(said)) == {"stream-0": "SAME", "stream-20000": "FAST"}
+
+
+def test_other_tools_take_identical_pairs_first() -> None:
+    assert peer_nvbench.order({0, 2_000, 5_000, 10_000, 20_000, 30_000}) == [0, 10_000, 5_000, 2_000, 20_000, 30_000]
