@@ -136,7 +136,10 @@ class Rig:
     ) -> Sanitized:
         """One session under a sanitizer, alone with the board. Raises RigError if the tool is not here."""
         with self._board_alone():
-            return Sanitizer(self._nursery, self._toolkit).session(tool, load, buffers, steps, timeout_s)
+            made = Sanitizer(self._nursery, self._toolkit).session(tool, load, buffers, steps, timeout_s)
+        if made.loss is not None:
+            self._losses[made.loss.how] += 1
+        return made
 
     def composed(self, identity: str) -> Composed:
         """A supplied module. Raises KeyError for an unknown identity."""

@@ -283,6 +283,12 @@ def test_what_a_kernel_prints_hides_no_error(pocl: Bed) -> None:
     assert check(interpret(pocl, text), "bounds").holds is False
 
 
+def lost(pocl: Bed) -> int:
+    """How many workers the rig's account has as lost."""
+    account: Any = pocl.rig.account()
+    return sum(account["workers_lost"].values())
+
+
 @pytest.mark.parametrize(
     ("body", "got"),
     [
@@ -295,7 +301,9 @@ def test_what_a_kernel_prints_hides_no_error(pocl: Bed) -> None:
 def test_a_tool_that_does_not_end_is_inconclusive_and_the_next_subject_is_served(
     body: str, got: str, pocl: Bed
 ) -> None:
+    before = lost(pocl)
     closed = interpret(pocl, opencl(body), timeout_s=3)
+    assert lost(pocl) == before + 1
     assert closed.outcome == "inconclusive"
     assert (check(closed, "tools").got or "").startswith(got)
     assert interpret(pocl, opencl()).outcome == "pass"
