@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from gates.memcheck import MAX_FINDINGS, Launched, MemcheckFacts, ToolRun
-from qualify import sanitizing, toolkits
-from qualify.contract import Memset
+from qualify import program, sanitizing, toolkits
+from qualify.contract import Memset, ReferenceSource
 from qualify.errors import RigError
-from qualify.sanitizers import OCLGRIND, PLANTED, TOOLS, Finding
+from qualify.sanitizers import OCLGRIND, PLANTED, TOOLS, Finding, compute_sanitizer
+from qualify.steps import Step
 from qualify.subject import Subject
 from qualify.verdict import Verdict
-from tests.gates.beds import Bed, bed, cuda, opencl
+from tests.gates.beds import SEED, Bed, bed, cuda, opencl
 from tests.gates.build import VARIANTS, arm, buffer, check, kernel, not_held, subject, verdict
 
 OPENCL = subject("pocl-3.0", variants=VARIANTS)
@@ -366,16 +367,30 @@ def watch(board: Bed, text: bytes) -> Verdict:
 
 
 @pytest.mark.gpu
-def test_compute_sanitizer_lets_an_honest_kernel_pass(board: Bed) -> None:
-    found = watch(board, cuda(HONEST))
-    assert not_held(found) == {}, found
+def test_under_four_tools_an_honest_kernel_passes_and_an_overrun_of_one_element_fails(board: Bed) -> None:
+    honest = watch(board, cuda(HONEST))
+    assert not_held(honest) == {}, honest
+    outside = watch(board, cuda(WRONG["reads one past the end"][0]))
+    assert outside.outcome == "fail", outside
+    assert check(outside, "bounds").holds is False, outside
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("what", WRONG)
-def test_compute_sanitizer_names_the_error_of_the_nearest_wrong_kernel(what: str, board: Bed) -> None:
+def test_the_tool_for_it_names_the_error_of_the_nearest_wrong_kernel(what: str, board: Bed) -> None:
     wrong, claim = WRONG[what]
-    closed = watch(board, cuda(wrong))
-    assert closed.outcome == "fail", closed
-    assert check(closed, claim).holds is False, closed
-    assert "add" in (check(closed, claim).got or "")
+    about = board.subject(cuda(wrong), n=200)
+    board.rig.supply(board.modules, ReferenceSource(path="none.py", code=b"", function="none"), SEED)
+    seed = "1" * 16
+    tool = next(tool for tool, claims in TOOLS["cuda"].items() if claim in claims)
+    steps: tuple[Step, ...] = (
+        program.arena(about, 1, seed),
+        *program.values(about, "ordinary", seed),
+        program.run(about, "candidate"),
+    )
+    made = board.rig.bench(about, {}).sanitized(about, tool, steps, 20)
+    report = compute_sanitizer(made.report)
+    assert report.errors, made
+    assert not report.strange, made
+    assert {found.claim for found in report.findings} == {claim}, made
+    assert "add" in report.findings[0].text, made
