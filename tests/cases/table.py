@@ -97,7 +97,13 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
             "tests/gates/test_numeric.py::test_a_judge_that_lets_zeros_pass_says_so",
         ),
     ),
-    "C04": ("a race that some builds hide", (_KERNELS,)),
+    "C04": (
+        "a race that some builds hide",
+        (
+            _KERNELS,
+            "tests/gates/test_memcheck.py::test_oclgrind_tells_the_nearest_kernels_apart",
+        ),
+    ),
     "C05": ("the tail of a row in the next row", (_KERNELS, _ADVERSARIES)),
     "C07": ("a leading dimension that is ignored", (_KERNELS,)),
     "C08": ("NaN that a maximum drops", (_KERNELS, "tests/gates/test_numeric.py::test_opencl_kernels")),
