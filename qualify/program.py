@@ -227,8 +227,9 @@ def window_arms(candidate_first: bool) -> tuple[ArmName, ArmName, ArmName, ArmNa
 def segments(subject: Subject, arms: Sequence[ArmName], seed: str, inputs_seed: str, *, pace: Pace) -> tuple[Step, ...]:
     """Segments of `arms` in a row; inouts hold their inputs again before each."""
     steps: list[Step] = []
+    restored = range(pace.sets) if subject.buffers("inout") else ()
     for position, arm in enumerate(arms):
-        for number in range(pace.sets):
+        for number in restored:
             steps += values(subject, "ordinary", set_seed(inputs_seed, number), number, again=True)
         steps.append(segment(subject, arm, split(seed, position), pace))
     return tuple(steps)

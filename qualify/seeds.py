@@ -5,11 +5,16 @@ Keyed BLAKE3, so that no seed tells another. Labels are framed: ("ab", "c") is n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
+from struct import iter_unpack
+
 from blake3 import blake3
 
 _SPLIT = "qualify 2026 seeds split"
 _DRAW = "qualify 2026 seeds draw"
 SEED_BYTES = 32
+_BLOCK_BYTES = 512  # Of the words that are drawn from: a coin takes one, the order of hundreds of sets a few blocks.
 _COMMON_DIGITS = 6  # Sets differ in the ten others: two of a thousand are equal once in two million sessions.
 
 
@@ -36,25 +41,27 @@ def common(seed: str) -> str:
 
 def coin(seed: str) -> bool:
     """One fair flip."""
-    return _below(seed, 0, 2)[0] == 1
+    return _below(_words(seed), 2) == 1
 
 
 def permutation(seed: str, n: int) -> tuple[int, ...]:
     """The numbers 0 to n - 1 in an order drawn evenly from all orders (Fisher and Yates)."""
-    order = list(range(n))
-    position = 0
+    order, words = list(range(n)), _words(seed)
     for last in range(n - 1, 0, -1):
-        other, position = _below(seed, position, last + 1)
+        other = _below(words, last + 1)
         order[last], order[other] = order[other], order[last]
     return tuple(order)
 
 
-def _below(seed: str, position: int, bound: int) -> tuple[int, int]:
-    """An even draw from 0 to bound - 1 by rejection, and the stream's next position in bytes."""
-    stream = blake3(bytes.fromhex(seed), derive_key_context=_DRAW)
+def _below(words: Iterator[int], bound: int) -> int:
+    """An even draw from 0 to bound - 1 by rejection."""
     even = (1 << 64) // bound * bound
-    while True:
-        word = int.from_bytes(stream.digest(length=8, seek=position), "little")
-        position += 8
-        if word < even:
-            return word % bound, position
+    return next(word for word in words if word < even) % bound
+
+
+def _words(seed: str) -> Iterator[int]:
+    """The seed's stream of 64-bit words, made a block at a time."""
+    stream = blake3(bytes.fromhex(seed), derive_key_context=_DRAW)
+    for block in count():
+        data = stream.digest(length=_BLOCK_BYTES, seek=block * _BLOCK_BYTES)
+        yield from (word for (word,) in iter_unpack("<Q", data))
