@@ -41,7 +41,7 @@ from qualify.workers.devices.cuda_arguments import Watch, tensor_map
 from qualify.workers.devices.cuda_board import board
 from qualify.workers.devices.cuda_contention import Contention
 from qualify.workers.devices.cuda_driver import DriverError, Function, call, load, prepare, reached, variable_of
-from qualify.workers.devices.cuda_graphs import Graph, capture
+from qualify.workers.devices.cuda_graphs import Graph, capture, holds
 from qualify.workers.devices.cuda_harness import CudaHarness
 from qualify.workers.devices.cuda_residency import figures, resident
 from qualify.workers.devices.cuda_strides import Row
@@ -153,9 +153,7 @@ class CudaDevice(Device):
             timed = self._unit_calls(step, step.timed)
             self._restore(step, step.timed[-1])
             self._before(step)  # Last, so that the host has little left to do while the board reads neutral memory.
-            each = 1 if step.graph else step.passes * len(step.launches)
-            calls = (len(lead_in) + len(timed)) * each + len(timed)
-            start, ends, host_bound = self._clocked(lead_in, timed, hold=calls <= MAX_HELD_CALLS)
+            start, ends, host_bound = self._clocked(lead_in, timed, hold=holds(step))
         except DriverError as error:
             raise StepRefused(f"{error}") from error
         sets = (*step.lead_in, *step.timed)
