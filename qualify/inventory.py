@@ -5,10 +5,8 @@ All three read files only: no device, no worker, no code of the workspace (R6.9,
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from qualify.anchors import Anchors
 from qualify.domain import Domain
 from qualify.errors import Exit, InputError, UsageError, worst
 from qualify.evidence.problems import printable
+from qualify.garbage import uncollected
 from qualify.model import Json, canonical_bytes
 from qualify.standing import Standing
 from qualify.workspace import evidence_root, operations
@@ -37,7 +36,7 @@ def check(workspace: Path, operation: str | None) -> Exit:
     not there, InputError for admissions that promote did not write.
     """
     anchors = Anchors(evidence_root(workspace))
-    with _no_collection():
+    with uncollected():
         found = [each for name in _admitted(workspace, operation) for each in _standings(workspace, name, anchors)]
     admitted = [each for each in found if each.admission is not None]
     if not admitted:
@@ -48,17 +47,6 @@ def check(workspace: Path, operation: str | None) -> Exit:
         print(printable(line))
     print(f"{len(admitted) - len(closed)} open, {len(closed)} closed; {NO_BUILD}")
     return worst({Exit.EVIDENCE if each.unproven else Exit.REJECTED for each in closed})
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Many values and no garbage: looking for it, when the interpreter ends too, takes a fifth of a check."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _admitted(workspace: Path, operation: str | None) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ so that everything that decides is derived from them and from the pace (R5.1, R5
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import ne
 
 from qualify.gate import Series
 from qualify.program import LEAST_UNITS, Pace, window_arms
@@ -123,7 +124,7 @@ def _reading(row: Mapping[str, Sequence[int]], outputs: int) -> Reading:
         sets=tuple(row["sets"]),
         start_ns=row["stamps"][0],
         unit_end_ns=tuple(row["stamps"][1:]),
-        digests=tuple(tuple(digests[i : i + outputs]) for i in range(0, len(digests), max(outputs, 1))),
+        digests=tuple(zip(*[iter(digests)] * outputs, strict=True)),
         damage_bytes=row["damage"][0],
         host_bound=None if bound == -1 else bool(bound),
     )
@@ -141,17 +142,18 @@ def disagreements(attempts: Iterable[Attempt], known: Mapping[ArmName, Mapping[i
     """
     agreed: dict[int, tuple[int, ...]] = {}
     wrong = 0
-    for arm, number, row in _launches(attempts):
-        want = agreed.setdefault(number, row) if known is None else known[arm].get(number)
-        wrong += row != want
+    for attempt in attempts:
+        for arm, each in zip(attempt.arms, attempt.readings, strict=True):
+            if known is None and not agreed.keys() >= set(each.sets):
+                agreed = {**dict(reversed(list(zip(each.sets, each.digests, strict=True)))), **agreed}
+            wrong += _differ(each, agreed if known is None else known[arm])
     return wrong
 
 
-def _launches(attempts: Iterable[Attempt]) -> Iterator[tuple[ArmName, int, tuple[int, ...]]]:
-    for attempt in attempts:
-        for arm, each in zip(attempt.arms, attempt.readings, strict=True):
-            for number, row in zip(each.sets, each.digests, strict=True):
-                yield arm, number, row
+def _differ(reading: Reading, known: Mapping[int, tuple[int, ...]]) -> int:
+    """Launches of a segment with other digests than the known ones; nearly always none, so all are compared at once."""
+    wanted = tuple(map(known.get, reading.sets))
+    return 0 if wanted == reading.digests else sum(map(ne, wanted, reading.digests))
 
 
 # Warm-up -------------------------------------------------------------------------------------------------------------

@@ -8,12 +8,14 @@ from pathlib import Path
 from qualify.errors import Exit, worst
 from qualify.evidence.audit import RUN_ANCHOR, STORE_ANCHOR, RunAudit, verify_run, verify_store
 from qualify.evidence.problems import Problem, printable
+from qualify.garbage import uncollected
 from qualify.judgement import Rules
 
 
 def print_runs(runs: Iterable[Path], gates: Mapping[str, Rules]) -> Exit:
     """Verify and print single runs; the exit code of the worst. Raises UsageError if one is not there."""
-    audits = [verify_run(run, gates) for run in runs]
+    with uncollected():
+        audits = [verify_run(run, gates) for run in runs]
     for audit in audits:
         _print_run(audit)
         print(f"  {RUN_ANCHOR}")
@@ -22,7 +24,8 @@ def print_runs(runs: Iterable[Path], gates: Mapping[str, Rules]) -> Exit:
 
 def print_store(root: Path, gates: Mapping[str, Rules]) -> Exit:
     """Verify and print a store; NOTHING_SELECTED if nothing was ever opened in it. Raises UsageError without one."""
-    store = verify_store(root, gates)
+    with uncollected():
+        store = verify_store(root, gates)
     for audit in store.runs:
         _print_run(audit)
     for run in store.opened:

@@ -1,0 +1,21 @@
+"""Commands that make many values and little garbage do without the search for it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage until the end of the block, nor in what is there then when the interpreter ends.
+
+    Documents free themselves. The search takes a fifth of a check and a quarter of an audit.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
