@@ -55,7 +55,7 @@ wheel: $(READY) ## dist/qualify-*.whl
 	$(BIN)/python -m build --wheel --no-isolation
 
 bench: $(READY) ## every benchmark that needs no board; benchmarks/README.md says what is measured
-	missed=0; for each in help_start check paired_level store host_gates; do \
+	missed=0; for each in help_start check verify store paired_level host_gates; do \
 		echo "== $$each"; $(BIN)/python benchmarks/$$each.py || missed=1; done; exit $$missed
 
 lock: ## write requirements.lock from pyproject.toml

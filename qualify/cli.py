@@ -241,7 +241,7 @@ def _show_runs(runs: Iterable[tuple[Path, Plan, RunVerdict]], *, as_json: bool) 
             sys.stdout.write(verdict.canonical().decode())
             continue
         show.table(verdict, plan)
-        for line in show.reasons(verdict, plan, GATES):
+        for line in (*show.reasons(verdict, plan, GATES), *show.findings(verdict)):
             print(line)
         print(f"evidence: {folder}")
 

@@ -13,8 +13,7 @@ from qualify.plan import Plan, Planned
 from qualify.verdict import Check, Verdict
 
 MARKS = {"pass": "pass", "fail": "FAIL", "inconclusive": "open", "not-run": "-"}
-#: A pass of these gates is a promise of more measurement, never a result.
-PROMISING = frozenset({"trial"})
+FASTER = "faster"  # The check of every gate that compares times.
 MAX_SHOWN_CHARS = 160
 SILENCE_S = 5.0  # So long nobody wonders whether it still works.
 
@@ -68,18 +67,20 @@ def table(verdict: RunVerdict, plan: Plan) -> None:
         view.add_column(column, no_wrap=True)
     for subject in verdict.subjects:
         by_gate = {item.gate: item for item in subject.gates}
-        cells = [_mark(by_gate.get(gate)) for gate in gates]
+        cells = [mark(by_gate.get(gate), plan) for gate in gates]
         view.add_row(subject.cell, subject.route, *cells, subject.outcome)
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
     console.print(view)
 
 
-def _mark(item: GateVerdict | None) -> str:
+def mark(item: GateVerdict | None, plan: Plan) -> str:
+    """What a table says of a gate. That a route is faster, by a gate that admits no time, is a promise only (R10.6)."""
     if item is None:
         return ""
     if item.state == "not-run":
         return MARKS["not-run"]
-    if item.outcome == "pass" and item.gate in PROMISING:
+    faster = any(check.name == FASTER for check in item.checks)
+    if item.outcome == "pass" and faster and not plan.node(item.gate).conclusive:
         return "promising"
     return MARKS[item.outcome]
 
@@ -146,6 +147,32 @@ def _fix(gates: Gates, closing: GateVerdict, check: Check | None) -> str:
     by_number: Mapping[int, Any] = {rule.number: rule for rule in gate.rules}
     rule = by_number.get(closing.rule)
     return str(rule.fixes.get(check.name, "")) if rule else ""
+
+
+def findings(verdict: RunVerdict) -> Iterable[str]:
+    """The notes of every gate, all that is said of the same subjects in one line; they decide nothing."""
+    places: dict[tuple[str, str], list[SubjectVerdict]] = {}
+    for subject in verdict.subjects:
+        for item in subject.gates:
+            for note in item.notes:
+                places.setdefault((item.gate, f"{note.name} {note.got} ({note.says})"), []).append(subject)
+    lines: dict[tuple[str, str], list[str]] = {}
+    for (gate, said), found in places.items():
+        lines.setdefault((gate, _where(found, verdict.subjects)), []).append(said)
+    if lines:
+        yield "findings, which decide nothing:"
+    for (gate, where), said_there in lines.items():
+        yield printable(f"  {gate} of {where}: {'; '.join(said_there)}")
+
+
+def _where(found: list[SubjectVerdict], subjects: tuple[SubjectVerdict, ...]) -> str:
+    """Some subjects in few words: all, a route in every cell, or each of them."""
+    if len(found) == len(subjects):
+        return "every subject"
+    routes = {subject.route for subject in found}
+    if len(found) > 1 and found == [subject for subject in subjects if subject.route in routes]:
+        return f"{', '.join(sorted(routes))} in every cell"
+    return ", ".join(f"{subject.cell}/{subject.route}" for subject in found)
 
 
 def rig_errors(found: Iterable[tuple[str, str]]) -> Iterable[str]:
