@@ -42,6 +42,19 @@ def common() -> None:
 
 
 @app.command()
+def init(
+    operation: Annotated[str, typer.Argument(help="A name for the operation, such as my_add.")],
+    workspace: Annotated[Path | None, typer.Option("--workspace", help="Where; here if left out.")] = None,
+) -> None:
+    """Begin: write a cohort that screens at once, to be edited into your own; nothing that is there is touched."""
+    from qualify import starter
+
+    for path in starter.init(workspace or Path.cwd(), operation):
+        print(path)
+    print(f"now: qualify screen {operation}")
+
+
+@app.command()
 def screen(
     operation: Annotated[str | None, typer.Argument(help="An operation of the workspace; all if left out.")] = None,
     workspace: Workspace = None,
@@ -157,6 +170,22 @@ def verify_evidence(
     if not root.exists():
         raise NothingSelected(f"there is no evidence at {root}", fix="run qualify screen first")
     raise typer.Exit(report.print_store(root, rules))
+
+
+@app.command()
+def report(
+    runs: Annotated[list[str] | None, typer.Argument(help="Sealed runs of the store by name; all if left out.")] = None,
+    workspace: Workspace = None,
+) -> None:
+    """Show runs that verify as markdown: subjects by gates, and what gates cost beside what was declared."""
+    from gates import GATES
+    from qualify import show, summary
+    from qualify.judgement import rules_of
+    from qualify.workspace import evidence_root, find_workspace
+
+    rules = {name: rules_of(gate) for name, gate in GATES.items()}
+    for line in summary.report(evidence_root(find_workspace(workspace)), runs or (), rules):
+        print(show.printable(line))
 
 
 @app.command()

@@ -10,6 +10,7 @@ from zipfile import ZipFile
 from packaging.requirements import Requirement
 
 import qualify
+from qualify import starter
 from tests.house.tree import ROOT, files, pyproject
 
 PROJECT = pyproject()["project"]
@@ -48,5 +49,5 @@ def test_the_wheel_holds_both_packages_and_nothing_else(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     shipped = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
     ours = {str(path.relative_to(ROOT)) for path in files() if path.relative_to(ROOT).parts[0] in ("qualify", "gates")}
-    assert shipped == ours
+    assert shipped == ours | {f"qualify/starter/{name}" for name in starter.SHARED}
     assert {"qualify/py.typed", "gates/py.typed"} <= shipped
