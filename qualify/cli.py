@@ -222,10 +222,24 @@ def select(
     workspace: Workspace = None,
 ) -> None:
     """Serve a dispatcher: print as JSON the route to launch for a cell; plain wherever an admission does not hold."""
-    from qualify import inventory
+    from qualify import serving
     from qualify.workspace import find_workspace
 
-    raise typer.Exit(inventory.select(find_workspace(workspace), operation, cell, domain))
+    raise typer.Exit(serving.select(find_workspace(workspace), operation, cell, domain))
+
+
+@app.command()
+def export(
+    operation: Annotated[str, typer.Argument(help="An operation of the workspace.")],
+    domain: Annotated[str, typer.Option(help="Toolkit and architecture, such as pocl-3.0/znver3.")],
+    as_c: Annotated[bool, typer.Option("--c", help="A C header instead of JSON.")] = False,
+    workspace: Workspace = None,
+) -> None:
+    """Serve a dispatcher that is built ahead: the route of every cell; plain wherever an admission does not hold."""
+    from qualify import serving
+    from qualify.workspace import find_workspace
+
+    raise typer.Exit(serving.export(find_workspace(workspace), operation, domain, "c" if as_c else "json"))
 
 
 @app.command()

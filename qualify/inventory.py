@@ -1,6 +1,6 @@
-"""`qualify check`, `status` and `select`: what is admitted, what is closed and by what, what a dispatcher gets.
+"""`qualify check` and `status`: what is admitted, what is closed and by what.
 
-All three read files only: no device, no worker, no code of the workspace (R6.9, R12.3).
+Both read files only: no device, no worker, no code of the workspace (R6.9, R12.3).
 """
 
 from __future__ import annotations
@@ -9,22 +9,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from qualify import admission as admissions
-from qualify.admission import Admission, Difference, Parts
+from qualify.admission import Difference
 from qualify.anchors import Anchors
 from qualify.domain import Domain
 from qualify.errors import Exit, InputError, UsageError, worst
 from qualify.evidence.problems import printable
 from qualify.garbage import uncollected
-from qualify.model import Json, canonical_bytes
 from qualify.standing import Standing
 from qualify.workspace import evidence_root, operations
-
-if TYPE_CHECKING:
-    from qualify.cohort import Cohort
-    from qualify.contract import Cell
 
 NO_BUILD = "the toolkit's build is not compared here; screen and promote compare it where the toolkit is"
 
@@ -54,11 +48,12 @@ def _admitted(workspace: Path, operation: str | None) -> tuple[str, ...]:
     found = {path.parent.parent.name for path in (workspace / "cohorts").glob("*/admissions/*.json")}
     if operation is None:
         return tuple(sorted(found))
-    _known(workspace, operation)
+    check_known(workspace, operation)
     return (operation,) if operation in found else ()
 
 
-def _known(workspace: Path, operation: str) -> None:
+def check_known(workspace: Path, operation: str) -> None:
+    """Raises UsageError unless the workspace has the operation."""
     known = operations(workspace)
     if operation not in known:
         raise UsageError(
@@ -138,7 +133,7 @@ def status(workspace: Path, operation: str | None, now: datetime) -> Exit:
         view.add_column(column, no_wrap=column != "why")
     anchors = Anchors(evidence_root(workspace))
     if operation is not None:
-        _known(workspace, operation)
+        check_known(workspace, operation)
     for each in _all(workspace, operation, anchors):
         name, kind, age, why = each.operation, _kind(each), _age(each, now), printable("; ".join(each.reasons))
         view.add_row(name, each.cell, str(each.domain), each.route, kind, age, why)
@@ -180,79 +175,3 @@ def _age(each: Standing, now: datetime) -> str:
     except ValueError:
         return "unknown"
     return f"{age.days} d" if age.days else f"{age.seconds // 3600} h"
-
-
-# Select -------------------------------------------------------------------------------------------------------------
-
-
-def select(workspace: Path, operation: str, cell: str, domain: str) -> Exit:
-    """Print what a dispatcher launches for a cell as canonical JSON: the admitted route while it is open, else plain.
-
-    DONE if nothing is closed, REJECTED or EVIDENCE if the cell has an admission that does not hold. Raises UsageError
-    for an operation or a cell that is not there and for what is no domain.
-    """
-    from qualify import cohort
-    from qualify.live import standings
-
-    _known(workspace, operation)
-    item, where = cohort.load(workspace, operation), _domain(domain)
-    wanted = next((each for each in item.cells if each.id == cell), None)
-    if wanted is None:
-        raise UsageError(
-            f"expected a cell of {operation} ({', '.join(item.cell_ids)}), got {cell}", fix="name one of them"
-        )
-    anchors = Anchors(evidence_root(workspace))
-    found = next(each for each in standings(item, where, None, anchors, cells={cell}))
-    sys.stdout.write(canonical_bytes(_selected(item, wanted, found)).decode())
-    if found.admission is None or found.is_open:
-        return Exit.DONE
-    return Exit.EVIDENCE if found.unproven else Exit.REJECTED
-
-
-def _domain(text: str) -> Domain:
-    toolkit, _, arch = text.partition("/")
-    try:
-        return Domain.model_validate({"toolkit": toolkit, "arch": arch})
-    except ValueError as error:
-        raise UsageError(
-            f"expected a domain such as pocl-3.0/znver3, got {text}", fix="name a toolkit and an architecture"
-        ) from error
-
-
-def _selected(item: Cohort, cell: Cell, found: Standing) -> dict[str, Json]:
-    """Everything that a dispatcher needs to build and launch, and why if it is not what was admitted."""
-    from qualify.cohort import compose
-
-    made = {
-        "operation": found.operation,
-        "cell": found.cell,
-        "domain": str(found.domain),
-        "dispatcher_revision": item.dispatcher_revision,
-        "route": found.route,
-        "closed": list(found.reasons),
-    }
-    if found.admission is not None and found.is_open:
-        return {**made, **_of_admission(found.admission)}
-    plain = compose(item, cell, item.routes[found.plain], found.domain, "")
-    if plain.composed is None or plain.arm is None:
-        error = plain.arm.error if plain.arm else plain.falls_back
-        raise UsageError(f"plain of {found} cannot be composed: {error}", fix="mend the plain route")
-    module = plain.composed.module
-    launches = [launch.model_dump(mode="json") for launch in module.launches]
-    return {**made, "kind": "plain", "launches": launches, **Parts.of(module).model_dump(mode="json")}
-
-
-def _of_admission(admission: Admission) -> dict[str, Any]:
-    candidate = admission.subject.candidate
-    return {
-        "kind": admission.kind,
-        "identity": candidate.identity,
-        "launches": [launch.model_dump(mode="json") for launch in candidate.launches],
-        **admission.candidate.model_dump(mode="json"),
-        "toolkit_build": admission.toolkit_build,
-        "board": admission.board.name if admission.board else None,
-        "trust": admission.subject.domain.trust,
-        "bound": admission.bound,
-        "run": admission.run,
-        "manifest_sha256": admission.manifest_sha256,
-    }

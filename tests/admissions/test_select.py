@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qualify import inventory
+from qualify import inventory, serving
 from qualify.errors import Exit, UsageError
 from tests.cli.workspaces import Workspace
 
@@ -20,7 +20,7 @@ def select(
     workspace: Workspace, capsys: pytest.CaptureFixture[str], cell: str = "large", where: str | None = None
 ) -> tuple[Exit, dict[str, Any]]:
     capsys.readouterr()
-    code = inventory.select(workspace.path, "add", cell, where or domain(workspace))
+    code = serving.select(workspace.path, "add", cell, where or domain(workspace))
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return code, found
 
@@ -70,7 +70,7 @@ def test_plain_serves_where_the_admission_is_closed_and_the_exit_code_is_loud(
 )
 def test_what_is_not_there_is_refused(workspace: Workspace, operation: str, cell: str, where: str, says: str) -> None:
     with pytest.raises(UsageError, match=f"expected {says}"):
-        inventory.select(workspace.path, operation, cell, where or domain(workspace))
+        serving.select(workspace.path, operation, cell, where or domain(workspace))
 
 
 def status(workspace: Workspace, capsys: pytest.CaptureFixture[str], later: timedelta) -> list[list[str]]:
@@ -104,3 +104,29 @@ def test_status_through_the_command_without_admissions(screened: Workspace) -> N
     done = screened.run("status")
     assert done.code == 0, done.err
     assert "pocl-3.0/native" in done.out
+
+
+def export(workspace: Workspace, *words: str) -> tuple[int, str]:
+    done = workspace.run("export", "add", "--domain", domain(workspace), *words)
+    return done.code, done.out
+
+
+def test_an_export_says_of_every_cell_what_select_says(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = export(workspace)
+    assert (code, json.loads(out)) == (
+        0,
+        {cell: select(workspace, capsys, cell)[1] for cell in ("large", "ragged", "tiny")},
+    )
+
+
+def test_a_header_has_a_row_a_cell_and_a_closed_cell_is_plain_in_it(workspace: Workspace) -> None:
+    code, header = export(workspace, "--c")
+    assert code == 0
+    assert header.count('ADD_FAST, "') == 3
+    reword(workspace)
+    code, header = export(workspace, "--c")
+    assert code == 10
+    assert header.count("ADD_PLAIN, 0}") == 3
+    assert "ADD_FAST" not in header
