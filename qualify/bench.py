@@ -100,12 +100,15 @@ class Rig:
         return self._compilers.made(self._composed[identity])
 
     @contextmanager
-    def measuring(self) -> Iterator[MeasuringSession]:
-        """A fresh measuring worker whose canary ran right, alone with the board. Raises RigError."""
+    def measuring(self, *, compared: bool = False) -> Iterator[MeasuringSession]:
+        """A fresh measuring worker whose canary ran right, alone with the board. Raises RigError.
+
+        Only one that is `compared` takes its candidate as Python of a cohort.
+        """
         alone, harness = self._board_alone(), self._compilers.harness()
         with alone:
             watch = self._watch()
-            child = self._nursery.start(measuring_job(self._toolkit))
+            child = self._nursery.start(measuring_job(self._toolkit, compared=compared))
             try:
                 session = MeasuringSession(child, watch)
                 session.open(harness)
@@ -260,7 +263,7 @@ class GateBench:
     def session(self, subject: Subject, *arms: ArmName) -> Iterator[MeasuringSession]:
         """A fresh measuring worker with those arms loaded. Raises WorkerLost, RigError if the canary fails."""
         objects = {name: self._loadable(name, _arm(subject, name)) for name in arms}
-        with self._rig.measuring() as session:
+        with self._measuring() as session:
             try:
                 session.load(objects, LOAD_TIMEOUT_S)
                 yield session
@@ -269,6 +272,9 @@ class GateBench:
                 raise
             finally:
                 self._watched += [] if session.watched is None else [session.watched]
+
+    def _measuring(self) -> AbstractContextManager[MeasuringSession]:
+        return self._rig.measuring()
 
     @property
     def telemetry(self) -> Telemetry | None:

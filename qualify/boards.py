@@ -101,7 +101,8 @@ def describe(toolkit: Toolkit, nursery: Nursery) -> Described:
     return answer
 
 
-def measuring_job(toolkit: Toolkit) -> Job:
-    """A measuring worker of a toolkit."""
+def measuring_job(toolkit: Toolkit, *, compared: bool = False) -> Job:
+    """A measuring worker of a toolkit; where it is `compared`, one that takes its candidate as Python."""
     told = {**toolkit.variables, **toolkit.device}
-    return Job("measure", toolkit.worker, toolkit.measure_bytes, MEASURE_OUTPUT_BYTES, toolkit.tools, told)
+    name = f"{toolkit.worker}_compared" if compared else toolkit.worker
+    return Job("measure", name, toolkit.measure_bytes, MEASURE_OUTPUT_BYTES, toolkit.tools, told)

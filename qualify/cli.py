@@ -152,6 +152,27 @@ def calibrate(
     raise typer.Exit(done.exit_code())
 
 
+@app.command()
+def compare(
+    operation: Annotated[str, typer.Argument(help="An operation of the workspace with comparators.")],
+    workspace: Workspace = None,
+    domain: Annotated[str | None, typer.Option(help="A toolkit or toolkit/arch of pipelines.yaml.")] = None,
+    cell: Annotated[list[str] | None, typer.Option(help="Only these cells.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each reading as one line of JSON.")] = False,
+) -> None:
+    """Read: outside implementations beside the route that serves each cell; no verdict, and nothing is admitted."""
+    from qualify import show
+    from qualify.compare import Request
+    from qualify.compare import compare as run
+    from qualify.workspace import find_workspace
+
+    request = Request(find_workspace(workspace), operation, domain, frozenset(cell or ()))
+    done = run(request, show.Readings(as_json=as_json))
+    for text in (*done.unread, *(f"{name} is not here: {why}" for name, why in done.absent.items())):
+        print(show.printable(text), file=sys.stderr)
+    raise typer.Exit(done.exit_code())
+
+
 @app.command("verify-evidence")
 def verify_evidence(
     runs: Annotated[list[Path] | None, typer.Argument(help="Folders of sealed runs; all if left out.")] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from qualify.engine import Gates
 from qualify.judgement import GateVerdict, RunVerdict, SubjectVerdict
@@ -16,6 +16,18 @@ MARKS = {"pass": "pass", "fail": "FAIL", "inconclusive": "open", "not-run": "-"}
 FASTER = "faster"  # The check of every gate that compares times.
 MAX_SHOWN_CHARS = 160
 SILENCE_S = 5.0  # So long nobody wonders whether it still works.
+
+
+class Reading(Protocol):
+    """A reading as it is shown."""
+
+    def canonical(self) -> bytes:
+        """Its bytes."""
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """All of it, for a person."""
+        ...
 
 
 class Lines:
@@ -47,6 +59,23 @@ class Lines:
         self._said_s = self._clock()
         if not self._quiet:
             print(printable(text), file=sys.stderr, flush=True)
+
+
+class Readings:
+    """Readings as they come, as lines or as JSON; what is measured on standard error."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def measuring(self, text: str) -> None:
+        """A comparator meets a cell."""
+        print(printable(text), file=sys.stderr, flush=True)
+
+    def read(self, reading: Reading) -> None:
+        """There is a reading."""
+        lines = (reading.canonical().decode().rstrip(),) if self._as_json else reading.lines()
+        for line in lines:
+            print(printable(line), flush=True)
 
 
 def printable(text: str) -> str:

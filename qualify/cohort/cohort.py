@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qualify.cohort.contents import arguments, cells, cells_where_memory_allows, check_arguments
-from qualify.cohort.rows import CohortRow, KernelRow, RouteRow
+from qualify.cohort.rows import CohortRow, ComparatorRow, KernelRow, RouteRow
 from qualify.cohort.scope import check_formula, fill_in
 from qualify.contract import Argument, Cell, ReferenceSource
 from qualify.documents import Field, Source, parse_yaml
@@ -24,7 +24,7 @@ COMMON = "common"
 WORK = ("moved_bytes", "operations")
 MAX_CANDIDATES = 4096  # Folders under --candidates; more belong into several runs.
 _ROUTE = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.+-]{0,62}[A-Za-z0-9_+-])?")
-_REFERENCE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,200}\.py):([A-Za-z_][A-Za-z0-9_]{0,62})")
+_FUNCTION = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,200}\.py):([A-Za-z_][A-Za-z0-9_]{0,62})")
 
 
 @dataclass(frozen=True)
@@ -159,16 +159,29 @@ def _check_whole(source: Source, row: CohortRow, operation: str) -> None:
 
 
 def _reference(source: Source, row: CohortRow, folder: str, files: Files) -> ReferenceSource:
-    named = _REFERENCE.fullmatch(row.reference)
+    return _python(source, ("reference",), row.reference, folder, files)
+
+
+def comparators(cohort: Cohort) -> Iterator[tuple[ComparatorRow, ReferenceSource]]:
+    """Every comparator with its Python, which nothing but a comparison reads. Raises InputError."""
+    folder = f"{COHORTS}/{cohort.operation}"
+    for index, row in enumerate(cohort.row.comparators):
+        at: Field = ("comparators", index, "source")
+        yield row, _python(cohort.source, at, row.source, folder, cohort.files)
+
+
+def _python(source: Source, at: Field, text: str, folder: str, files: Files) -> ReferenceSource:
+    """Trusted Python of the cohort: `file.py:function`. Raises InputError."""
+    named = _FUNCTION.fullmatch(text)
     if named is None:
-        fix = "write reference: reference.py:function"
-        raise source.error(("reference",), expected="file.py:function", got=row.reference, fix=fix)
+        fix = f"write {at[-1]}: {at[0]}.py:function"
+        raise source.error(at, expected="file.py:function", got=text, fix=fix)
     path = f"{folder}/{named[1]}"
     try:
         code = files.read(path)
     except InputError as error:
         got = f"{error.got} at {path}"
-        raise source.error(("reference",), expected=error.expected, got=got, fix=error.fix) from error
+        raise source.error(at, expected=error.expected, got=got, fix=error.fix) from error
     return ReferenceSource(path=path, code=code, function=named[2])
 
 

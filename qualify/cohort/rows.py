@@ -117,6 +117,18 @@ class RouteRow(Document):
     target: str | None = None
 
 
+class ComparatorRow(Document):
+    """An outside implementation to measure for the record: its literal name, with compute and math mode.
+
+    `source` is file.py:function beside cohort.yaml, `needs` the command that installs what it imports.
+    """
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    source: str
+    runtimes: Annotated[tuple[Literal["cuda", "simulated"], ...], Field(min_length=1)]
+    needs: str | None = None
+
+
 class CohortRow(Document):
     """A whole cohort.yaml."""
 
@@ -133,3 +145,4 @@ class CohortRow(Document):
     moved_bytes: Formula | None = None
     operations: Formula | None = None
     state: tuple[Name, ...] = ()
+    comparators: tuple[ComparatorRow, ...] = ()

@@ -14,7 +14,7 @@ from qualify.errors import QualifyError
 from qualify.workers import sandbox
 
 #: Workers that drive a board apart from the machine: the driver opens files of its own at any time.
-BOARD_DRIVERS = (("measure", "cuda"), ("measure", "cuda_separate"))
+BOARD_DRIVERS = (("measure", "cuda"), ("measure", "cuda_compared"), ("measure", "cuda_separate"))
 Serve = Callable[[Channel[ToWorker], str], None]
 _MAX_TRACEBACK_CHARS = 16_384
 

@@ -34,7 +34,7 @@ from qualify.workers import sandbox
 from qualify.workers.devices import Device, StepRefused, describe_board, open_device
 
 #: Where a kernel has the rights of its worker. The driver of a board opens files of its own at any time.
-_CPU_DEVICES = ("oclgrind", "opencl", "simulated")
+_CPU_DEVICES = ("oclgrind", "opencl", "simulated", "simulated_compared")
 
 
 def serve(channel: Channel[ToWorker], name: str) -> None:

@@ -30,6 +30,8 @@ def open_device(name: str, harness: bytes | None = None) -> Device:
             from qualify.workers.devices.simulated import SimulatedDevice
 
             return SimulatedDevice()
+        case "simulated_compared" | "cuda_compared":
+            return _open_compared(name, harness)
         case "cuda":
             _check_bindings()
             from qualify.workers.devices.cuda import CudaDevice
@@ -40,7 +42,19 @@ def open_device(name: str, harness: bytes | None = None) -> Device:
             from qualify.workers.devices.cuda_separate import CudaSeparateDevice
 
             return CudaSeparateDevice()
-    raise UsageError(f"no device is called {name}", fix="name cuda, cuda_separate, oclgrind, opencl or simulated")
+    raise UsageError(f"no device is called {name}", fix="name cuda, oclgrind, opencl or simulated")
+
+
+def _open_compared(name: str, harness: bytes | None) -> Device:
+    """A device that takes its candidate as Python: only a comparison starts one, and no candidate enters it."""
+    if name == "simulated_compared":
+        from qualify.workers.devices.simulated_compared import SimulatedComparedDevice
+
+        return SimulatedComparedDevice()
+    _check_bindings()
+    from qualify.workers.devices.cuda_compared import CudaComparedDevice
+
+    return CudaComparedDevice(harness)
 
 
 def describe_board(name: str) -> Described:

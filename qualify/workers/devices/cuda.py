@@ -47,7 +47,7 @@ from qualify.workers.devices.cuda_residency import figures, resident
 from qualify.workers.devices.cuda_strides import Row
 from qualify.workers.devices.segments import poison_of, rows
 
-_Launching = Run | Segment | Stage | Capture | Contend
+Launching = Run | Segment | Stage | Capture | Contend
 #: A board maps memory in pages of this size; smaller allocations share one.
 PAGE_BYTES = 2 << 20
 
@@ -134,7 +134,7 @@ class CudaDevice(Device):
                 what = launch.symbol if isinstance(launch, Kernel) else f"memset of {launch.memset}"
                 raise StepRefused(f"{what}: {error}") from error
 
-    def _restore(self, step: _Launching, number: int) -> None:
+    def _restore(self, step: Launching, number: int) -> None:
         """Copy a set's constants to the variables of the arm's module; all sets of a session have the same."""
         for slot in step.slots:
             if slot.symbol is not None:
@@ -232,7 +232,7 @@ class CudaDevice(Device):
         units = [sets[at : at + step.passes] for at in range(0, len(sets), step.passes)]
         return [self._graph(step, unit) if step.graph else self._row(step, unit) for unit in units]
 
-    def _row(self, step: _Launching, sets: Sequence[int], stream: Any = None) -> Callable[[], None]:
+    def _row(self, step: Launching, sets: Sequence[int], stream: Any = None) -> Callable[[], None]:
         to = self._stream if stream is None else stream
         known = self._passes(step, to)
         for number in sets:
@@ -246,14 +246,14 @@ class CudaDevice(Device):
 
         return enqueue
 
-    def _passes(self, step: _Launching, stream: Any) -> dict[int, list[Callable[[], None]]]:
+    def _passes(self, step: Launching, stream: Any) -> dict[int, list[Callable[[], None]]]:
         """Prepared launches of an arm by set, kept as long as the arm is asked for the same: buffers never move."""
         what, (asked, known) = (step.launches, step.slots), self._known.get((step.arm, int(stream)), ((), {}))
         if asked != what:
             self._known[step.arm, int(stream)] = what, (known := {})
         return known
 
-    def _ready(self, step: _Launching, launch: Kernel | Memset, number: int, stream: Any) -> Callable[[], None]:
+    def _ready(self, step: Launching, launch: Kernel | Memset, number: int, stream: Any) -> Callable[[], None]:
         """One launch, prepared: what is left is the driver call."""
         if isinstance(launch, Kernel):
             bound = tuple(self._bytes_of(each) for each in self._bind(launch, step.slots, number))

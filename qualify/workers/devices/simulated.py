@@ -55,11 +55,11 @@ _BATCH_PER_MILLE = 1_056
 #: What the launches after it take, as a part of an honest pass.
 _REST = {"superbatch": 1000, "ahead": 2}
 _NO_SEED = "0" * 16  # Of noise, for passes that nobody times.
-_Launching = Run | Segment | Stage | Capture | Contend
+Launching = Run | Segment | Stage | Capture | Contend
 _COPY_START_NS, _COPY_BYTES_PER_US = 2_000, 100_000
 
 
-class _Phase(NamedTuple):
+class Phase(NamedTuple):
     """What a kernel can do with one launch beside its own pass: the sets of its part of a segment, and of all."""
 
     part: Sequence[int]
@@ -183,12 +183,12 @@ class SimulatedDevice(Device):
         self._pass(step, step.set, _alone(step.set), _NO_SEED)
         self._trace_of("wait")
 
-    def _pass(self, step: _Launching, number: int, phase: _Phase, seed: str) -> None:
+    def _pass(self, step: Launching, number: int, phase: Phase, seed: str) -> None:
         """One pass on one set."""
         for launch in step.launches:
             self._launch(step, launch, number, phase, seed)
 
-    def _launch(self, step: _Launching, launch: Launch, number: int, phase: _Phase, seed: str) -> None:
+    def _launch(self, step: Launching, launch: Launch, number: int, phase: Phase, seed: str) -> None:
         match launch:
             case Memset():
                 self._trace_of(f"memset {step.arm} {launch.memset}.{number}")
@@ -198,7 +198,7 @@ class SimulatedDevice(Device):
                 self._trace_of(f"launch {step.arm} {launch.symbol} {number}")
                 self._kernel_pass(step, launch, number, phase, seed)
 
-    def _kernel_pass(self, step: _Launching, launch: Kernel, number: int, phase: _Phase, seed: str) -> None:
+    def _kernel_pass(self, step: Launching, launch: Kernel, number: int, phase: Phase, seed: str) -> None:
         entry = self._entries[step.arm, launch.symbol]
         _check_launch(launch, entry)
         pass_ns = self._pass_ns(entry, seed) * self._waking_ppm(step.arm) // 1_000_000
@@ -329,7 +329,7 @@ class SimulatedDevice(Device):
             raise StepRefused("nothing is staged")
         started_s, start_ns = time.monotonic(), self._clock_ns
         for number in step.sets:
-            self._pass(step, number, _Phase(step.sets, step.sets), _NO_SEED)
+            self._pass(step, number, Phase(step.sets, step.sets), _NO_SEED)
         self._clock_ns += (self._clock_ns - start_ns) * (step.rounds - 1)
         wall = max((self._entries[step.arm, each.symbol].wall_ppm for each in _kernels(step)), default=1_000_000)
         until_s = started_s + (self._clock_ns - start_ns) * wall / 1e15
@@ -353,15 +353,15 @@ class SimulatedDevice(Device):
         """Every pass on its own set; the clock at the end of each unit."""
         ends = []
         for position, number in enumerate(sets, start=1):
-            self._pass(step, number, _Phase(sets, (*step.lead_in, *step.timed)), step.seed)
+            self._pass(step, number, Phase(sets, (*step.lead_in, *step.timed)), step.seed)
             if position % step.passes == 0:
                 ends.append(self._clock_ns)
         return tuple(ends)
 
 
-def _alone(number: int) -> _Phase:
+def _alone(number: int) -> Phase:
     """A pass that is all there is."""
-    return _Phase((number,), (number,))
+    return Phase((number,), (number,))
 
 
 def _buffer(launch: Launch, bound: Sequence[Bound], position: int) -> Placement:
