@@ -7,6 +7,7 @@ own with the route, segment for segment as gate trial has them, in a worker that
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ from qualify.workspace import evidence_root, operations
 
 WINDOWS = 21
 TIMEOUT_S = 120
+#: Errors of a library that is not here, or lies where its bindings do not look.
+_LACKING = re.compile(r"(Import|NotFound|NotSupported)Error")
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ def _domain(request: Request, item: cohort.Cohort, rig: Rig, done: Compared, lis
 
 
 def _unread(subject: Subject, row: ComparatorRow, why: str) -> str:
-    fix = f"\n  fix: {row.needs}" if row.needs and "ModuleNotFoundError" in why else ""
+    fix = f"\n  fix: {row.needs}" if row.needs and _LACKING.search(why) else ""
     return f"no reading of {row.name} on {subject.cell.id}: {why}{fix}"
 
 
