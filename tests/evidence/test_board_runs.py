@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from gates import GATES
+from qualify import inventory
+from qualify.errors import Exit
 from qualify.evidence import audit
 from qualify.judgement import rules_of
 
@@ -11,14 +15,33 @@ RULES = {name: rules_of(gate) for name, gate in GATES.items()}
 TOOLKITS = {"cuda-12.8", "cuda-13.0", "cuda-13.2"}
 
 
-def test_every_committed_run_verifies_and_is_judged_the_same() -> None:
-    found = audit.verify_store(EVIDENCE, RULES)
+@pytest.fixture(scope="module")
+def found() -> audit.StoreAudit:
+    """All of evidence/ judged again, once for every test here."""
+    return audit.verify_store(EVIDENCE, RULES)
+
+
+def test_every_committed_run_verifies_and_is_judged_the_same(found: audit.StoreAudit) -> None:
     assert found.outcome == "verified", sorted(str(problem) for run in found.runs for problem in run.problems)
     assert {run.plan.domain.toolkit for run in found.runs if run.plan} == TOOLKITS
 
 
-def test_losers_and_a_run_that_was_killed_are_still_there() -> None:
-    found = audit.verify_store(EVIDENCE, RULES)
+def test_losers_and_runs_that_were_killed_are_still_there(found: audit.StoreAudit) -> None:
     outcomes = {subject.outcome for run in found.runs if run.verdict for subject in run.verdict.subjects}
     assert {"pass", "fail"} <= outcomes
-    assert len(found.opened) == 1
+    assert len(found.opened) == 2
+
+
+def test_promotions_rest_on_every_gate_of_the_graph(found: audit.StoreAudit) -> None:
+    """Of each operation that was promoted on the board some candidate passed all gates, memcheck and timing too."""
+    promoted = [run for run in found.runs if run.plan and run.verdict and run.plan.command == "promote"]
+    assert {run.plan.operation for run in promoted if run.plan} == {"column_sum", "softmax", "transpose"}
+    for run in promoted:
+        passed = [subject for subject in run.verdict.subjects if subject.outcome == "pass"] if run.verdict else []
+        gates = {gate.gate for subject in passed for gate in subject.gates}
+        assert {"residency", "digest", "numeric", "memcheck", "trial", "timing", "roofline"} <= gates
+
+
+def test_what_was_admitted_on_the_board_is_open(capsys: pytest.CaptureFixture[str]) -> None:
+    assert inventory.check(EVIDENCE.parent, None) is Exit.DONE
+    assert capsys.readouterr().out.startswith("2 open, 0 closed")
