@@ -52,7 +52,7 @@ def test_what_was_admitted_is_open_through_the_command(workspace: Workspace) -> 
 
 
 def test_a_workspace_without_admissions_is_fine_and_says_so(tmp_path: Path) -> None:
-    done = beds.make(tmp_path / "w").run("check")
+    done = beds.make(tmp_path / "w").here("check")
     assert (done.code, done.out) == (0, "no admission: plain serves every cell\n")
 
 
@@ -289,13 +289,13 @@ def test_evidence_that_is_gone_or_changed_exits_12(
 
 def test_a_withdrawn_run_closes_what_rests_on_it(workspace: Workspace) -> None:
     run = promotion(workspace).name
-    done = workspace.run("withdraw", run, "--reason", "the clock was wrong")
+    done = workspace.here("withdraw", run, "--reason", "the clock was wrong")
     assert done.code == 0, done.err
-    done = workspace.run("check")
+    done = workspace.here("check")
     assert done.code == 10
     assert done.out.startswith("its run was withdrawn: the clock was wrong\n  closes add large in ")
     assert "0 open, 3 closed" in done.out
-    assert workspace.run("withdraw", run, "--reason", "again").code == 2
+    assert workspace.here("withdraw", run, "--reason", "again").code == 2
 
 
 def test_any_mark_withdraws_even_one_that_cannot_be_read(

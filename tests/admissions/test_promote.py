@@ -194,11 +194,11 @@ def test_the_command_promotes_bits_on_a_cell_without_times(workspace: Workspace)
     (workspace.path / "pipelines.yaml").write_text(
         timeless.replace("[contract, trial]", "[contract]").replace("promote: all", "promote: [contract]")
     )
-    screen = workspace.run("screen", "add", "--cell", "tiny", "--cell", "large", "--route", "other")
+    screen = workspace.here("screen", "add", "--cell", "tiny", "--cell", "large", "--route", "other")
     assert screen.code == 0, screen
     name = workspace.sealed()[-1].name
-    assert "no timing gate" in workspace.run("promote", name).err
-    done = workspace.run("promote", name, "--cell", "tiny")
+    assert "no timing gate" in workspace.here("promote", name).err
+    done = workspace.here("promote", name, "--cell", "tiny")
     assert done.code == 0, done
     assert "admitted: add tiny in pocl-3.0/" in done.out
     assert "other, proven on" in done.out

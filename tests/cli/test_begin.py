@@ -17,17 +17,17 @@ from tests.cli.workspaces import ROOT, Workspace, make
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace that `init` made in an empty folder."""
     made = Workspace(tmp_path_factory.mktemp("begun"))
-    done = made.run("init", "my_add")
+    done = made.here("init", "my_add")
     assert done.code == 0, done.err
     assert "now: qualify screen my_add" in done.out
     return made
 
 
 def test_what_init_writes_screens_at_once_and_its_report_shows_it(begun: Workspace) -> None:
-    done = begun.run("screen", "my_add", "--domain", "pocl-3.0", "--cell", "f32-7", "--until", "numeric")
+    done = begun.here("screen", "my_add", "--domain", "pocl-3.0", "--cell", "f32-7", "--until", "numeric")
     assert done.code == 0, done.out + done.err
     (run,) = begun.sealed()
-    said = begun.run("report", run.name)
+    said = begun.here("report", run.name)
     assert said.code == 0, said.err
     lines = said.out.splitlines()
     assert lines[0].startswith("## my_add in pocl-3.0/")
@@ -75,9 +75,9 @@ def test_report_shows_nothing_of_a_run_that_does_not_verify(tmp_path: Path) -> N
     (tmp_path / "pipelines.yaml").touch()
     run = sorted((ROOT / "evidence/runs").iterdir())[0]
     shutil.copytree(run, tmp_path / "evidence/runs" / run.name)
-    assert made.run("report").out.startswith("## ")
+    assert made.here("report").out.startswith("## ")
     edited = next((tmp_path / "evidence/runs").glob("*/run.json"))
     edited.write_bytes(edited.read_bytes() + b" ")
-    done = made.run("report")
+    done = made.here("report")
     assert (done.code, done.out) == (12, "")
-    assert made.run("report", "no-such-run").code == 2
+    assert made.here("report", "no-such-run").code == 2

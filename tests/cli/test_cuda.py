@@ -50,7 +50,7 @@ def named(made: Workspace) -> None:
 def test_host_gates_run_anywhere_and_leave_evidence_that_verifies(tmp_path: Path) -> None:
     made = workspace(tmp_path / "w", "sm_90")
     named(made)
-    done = made.screen("--domain", f"{CUDA}/sm_90", "--until", "compile")
+    done = made.screen_here("--domain", f"{CUDA}/sm_90", "--until", "compile")
     assert done.code == 0, done.err
     assert done.outcome("candidate") == done.outcome("next") == ("pass", None)
     assert done.verdict["partial"]
@@ -62,7 +62,7 @@ def test_host_gates_run_anywhere_and_leave_evidence_that_verifies(tmp_path: Path
     assert targets == {"sm_90", "sm_90a"}
     told = json.loads((run / "run.json").read_text())["rig"]["device_environment"]
     assert told["CUDA_MODULE_LOADING"] == "EAGER"
-    assert made.run("verify-evidence").code == 0
+    assert made.here("verify-evidence").code == 0
 
 
 @pytest.mark.gpu
@@ -89,7 +89,7 @@ def test_readings_of_the_board_lie_beside_the_verdicts_and_verify(tmp_path: Path
 
 def test_device_gates_need_the_board_and_say_how_far_it_goes_without(tmp_path: Path) -> None:
     made = workspace(tmp_path / "w", ELSEWHERE)
-    done = made.screen()
+    done = made.screen_here()
     assert done.code == 4, done.err
     assert "Traceback" not in done.err
     assert f"{CUDA}/{ELSEWHERE}: no " in done.err
@@ -108,7 +108,7 @@ def test_device_gates_need_the_board_and_say_how_far_it_goes_without(tmp_path: P
 def test_a_domain_that_is_not_here_is_one_line_beside_those_that_are(tmp_path: Path, domain: str, why: str) -> None:
     made = make(tmp_path / "w", "simulated-1.0")
     made.replace("pipelines.yaml", "domains:\n", f"domains:\n  - {{toolkit: {domain}}}\n")
-    done = made.screen()
+    done = made.screen_here("--route", "next")
     assert done.code == 0, done.err
     (line,) = [line for line in done.err.splitlines() if " is not here: " in line]
     assert why in line

@@ -42,6 +42,7 @@ def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Done]
     """One screen of everything that fails, an honest kernel before and one after."""
     kernels = {name: text for name, (text, _, _) in FAILING.items()}
     workspace = with_routes(tmp_path_factory.mktemp("failing") / "w", {**kernels, "warns": WARNINGS + HONEST})
+    workspace.replace("pipelines.yaml", "timeout_s: 10", "timeout_s: 5")
     return workspace, workspace.screen()
 
 
@@ -62,7 +63,7 @@ def test_honest_kernels_beside_failing_ones_pass(screened: tuple[Workspace, Done
 def test_failing_kernels_leave_the_exit_code_and_the_evidence_sound(screened: tuple[Workspace, Done]) -> None:
     workspace, done = screened
     assert done.code == 0, done.err
-    assert workspace.run("verify-evidence").code == 0
+    assert workspace.here("verify-evidence").code == 0
 
 
 def test_a_megabyte_of_warnings_is_cut_and_decides_nothing(screened: tuple[Workspace, Done]) -> None:
@@ -74,7 +75,7 @@ def test_a_megabyte_of_warnings_is_cut_and_decides_nothing(screened: tuple[Works
 def test_an_incumbent_that_fails_closes_the_cell(tmp_path: Path) -> None:
     workspace = make(tmp_path / "w", "simulated-1.0")
     workspace.write("plain.k", LEAVES)
-    done = workspace.screen()
+    done = workspace.screen_here()
     assert done.outcome("plain") == ("fail", "digest")
     assert done.outcome("candidate")[0] == done.outcome("next")[0] == "inconclusive"
     assert "incumbent unsound" in done.out
@@ -84,11 +85,11 @@ def test_an_incumbent_that_fails_closes_the_cell(tmp_path: Path) -> None:
 def test_the_table_says_why_a_loser_lost_and_what_to_do(tmp_path: Path) -> None:
     workspace = make(tmp_path / "w", "simulated-1.0")
     workspace.write("candidate.k", LEAVES)
-    done = workspace.run("screen")
+    done = workspace.here("screen")
     assert "small/candidate failed digest: unwritten" in done.out
     assert f"evidence: {workspace.sealed()[0]}" in done.out
-    assert workspace.run("screen", "--fail-on-reject").code == 10
     assert "digest: 3 subjects" in done.err
+    assert workspace.here("screen", "--route", "candidate", "--fail-on-reject").code == 10
 
 
 def test_two_screens_at_once_leave_two_sealed_runs(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_two_screens_at_once_leave_two_sealed_runs(tmp_path: Path) -> None:
         thread.join()
     assert ended == [0, 0]
     assert len(workspace.sealed()) == len(workspace.opened()) == 2
-    assert workspace.run("verify-evidence").code == 0
+    assert workspace.here("verify-evidence").code == 0
 
 
 def interrupted(workspace: Workspace, when: str) -> tuple[int, str]:
@@ -127,7 +128,7 @@ def test_an_interrupt_on_the_device_seals_what_is_there(tmp_path: Path) -> None:
     assert code == 130, said
     assert len(workspace.sealed()) == 1
     assert '"ended":"interrupted"' in (workspace.sealed()[0] / "run.json").read_text()
-    assert workspace.run("verify-evidence").code == 0
+    assert workspace.here("verify-evidence").code == 0
 
 
 def test_an_interrupt_while_planning_leaves_nothing(tmp_path: Path) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from qualify import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PIPELINES = """\
@@ -105,6 +112,24 @@ class Workspace:
     def screen(self, *arguments: str, **options: Any) -> Done:
         """`qualify screen --json`."""
         return self.run("screen", "--json", *arguments, **options)
+
+    def here(self, *arguments: str) -> Done:
+        """Run `qualify` in this process: the same command without a second of imports; a bug is its own traceback."""
+        out, err, on_end = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGTERM)
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            patch.chdir(self.path)
+            patch.setattr(sys, "argv", ["qualify", *arguments])
+            try:
+                with pytest.raises(SystemExit) as ended:
+                    cli.main()
+            finally:
+                signal.signal(signal.SIGTERM, on_end)
+        assert isinstance(ended.value.code, int)
+        return Done(ended.value.code, out.getvalue(), err.getvalue())
+
+    def screen_here(self, *arguments: str) -> Done:
+        """`qualify screen --json` in this process."""
+        return self.here("screen", "--json", *arguments)
 
     def sealed(self) -> list[Path]:
         """The sealed runs."""
