@@ -105,7 +105,7 @@ def test_addresses_in_a_struct_are_those_of_the_launchs_set(cuda: Bed) -> None:
     about = with_addresses(cuda)
     assert judged(cuda, about, HALVED) == PASSES
     timed = about.model_copy(update={"role": "candidate"})
-    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, HALVED).verdict))
+    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, HALVED, windows=2).verdict))
 
 
 # Tables of addresses -------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_a_batched_kernel_finds_its_buffers_in_tables(cuda: Bed) -> None:
     about = batched(cuda)
     assert judged(cuda, about, SUMS) == PASSES
     timed = about.model_copy(update={"role": "candidate"})
-    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, SUMS).verdict))
+    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, SUMS, windows=2).verdict))
 
 
 @pytest.mark.gpu
@@ -186,7 +186,7 @@ def test_constants_are_read_where_the_runtime_keeps_them(any_bed: Bed) -> None:
     about = filtered(any_bed)
     assert judged(any_bed, about, FILTERED) == PASSES
     timed = about.model_copy(update={"role": "candidate"})
-    assert not {"digests", "zones", "sets"} & set(not_held(any_bed.judge("trial", timed, FILTERED).verdict))
+    assert not {"digests", "zones", "sets"} & set(not_held(any_bed.judge("trial", timed, FILTERED, windows=2).verdict))
 
 
 def test_a_kernel_that_brings_its_own_constants_is_wrong(any_bed: Bed) -> None:
@@ -271,7 +271,7 @@ def test_hardware_copies_boxes_of_the_launchs_set(cuda: Bed, made: Callable[[Bed
     about = made(cuda)
     assert judged(cuda, about, SUMS) == PASSES
     timed = about.model_copy(update={"role": "candidate"})
-    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, SUMS).verdict))
+    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, SUMS, windows=2).verdict))
 
 
 @pytest.mark.parametrize("made", [with_addresses, batched, filtered, boxed, swizzled])

@@ -74,7 +74,7 @@ def test_memsets_between_kernels_happen_in_their_places(on: Bed) -> None:
     about = accumulating(on, ROUTE)
     assert judged(on, about) == PASSES
     timed = about.model_copy(update={"role": "candidate"})
-    assert not {"digests", "zones", "sets"} & set(not_held(on.judge("trial", timed, SUMS).verdict))
+    assert not {"digests", "zones", "sets"} & set(not_held(on.judge("trial", timed, SUMS, windows=2).verdict))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_only_cuda_launches_gives_right_bits_eagerly_and_timed(cuda: Bed, w
     assert judged(cuda, about) == PASSES
     assert not_held(cuda.judge("residency", about, SUMS).verdict) == {}
     timed = about.model_copy(update={"role": "candidate"})
-    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, SUMS).verdict))
+    assert not {"digests", "zones", "sets"} & set(not_held(cuda.judge("trial", timed, SUMS, windows=2).verdict))
 
 
 @pytest.mark.gpu
