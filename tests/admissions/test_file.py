@@ -45,7 +45,7 @@ def test_a_writer_that_died_leaves_the_old_file_and_is_in_nobodys_way(workspace:
     before = path.read_bytes()
     path.with_suffix(".json.new").write_bytes(before[: len(before) // 2])
     assert set(read(workspace.path, "add", domain)) == {"large", "ragged", "tiny"}
-    assert workspace.run("check").code == 0
+    assert workspace.here("check").code == 0
     with admissions.alone(workspace.path, "add"):
         append(workspace.path, "add", domain, {"large": newest(workspace)})
     assert len(read(workspace.path, "add", domain)["large"]) == 2

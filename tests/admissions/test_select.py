@@ -31,7 +31,7 @@ def reword(workspace: Workspace) -> None:
 
 
 def test_a_dispatcher_gets_the_admitted_route_through_the_command(workspace: Workspace) -> None:
-    done = workspace.run("select", "add", "large", "--domain", domain(workspace))
+    done = workspace.here("select", "add", "large", "--domain", domain(workspace))
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert (found["route"], found["kind"], found["closed"], found["bound"]) == ("fast", "measured", [], "1.250000")
@@ -101,13 +101,13 @@ def test_status_says_what_closed_an_admission(workspace: Workspace, capsys: pyte
 
 
 def test_status_through_the_command_without_admissions(screened: Workspace) -> None:
-    done = screened.run("status")
+    done = screened.here("status")
     assert done.code == 0, done.err
     assert "pocl-3.0/native" in done.out
 
 
 def export(workspace: Workspace, *words: str) -> tuple[int, str]:
-    done = workspace.run("export", "add", "--domain", domain(workspace), *words)
+    done = workspace.here("export", "add", "--domain", domain(workspace), *words)
     return done.code, done.out
 
 

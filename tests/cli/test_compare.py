@@ -160,7 +160,7 @@ def test_what_cannot_be_measured_is_said_with_its_fix_and_the_others_are_read(tm
 
 def test_the_command_prints_readings_and_leaves_no_evidence(tmp_path: Path) -> None:
     workspace = Workspace(make(tmp_path, "quick", "missing"))
-    done = workspace.run("compare", "add", "--json")
+    done = workspace.here("compare", "add", "--json")
     (line,) = done.out.splitlines()
     assert (done.code, json.loads(line)["comparator"]) == (4, "the quick one")
     assert "small in simulated-1.0/virtual: the quick one" in done.err

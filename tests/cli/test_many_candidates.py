@@ -69,7 +69,7 @@ def test_an_interrupt_among_many_candidates_seals_what_is_there_and_leaves_nothi
     assert json.loads((run / "run.json").read_bytes())["ended"] == "interrupted"
     unreached = [gate for gate in map(reached, run.glob("subjects/*/*/compile.json")) if gate == "not-run"]
     assert unreached
-    assert made.run("verify-evidence").code == 0
+    assert made.here("verify-evidence").code == 0
     assert list(temporary.iterdir()) == []
     assert running(temporary) == []
 
