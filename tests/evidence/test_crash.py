@@ -59,28 +59,23 @@ def killed(root: Path, number: int) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
-#: Of so many announcements one really ends the process: what a life has written by then is what its end leaves.
-KILL_EVERY = 20
-
-
-def test_before_and_after_any_operation_the_old_state_or_the_new_is_there(
+def test_a_kill_before_or_after_any_operation_leaves_the_old_state_or_the_new(
     operations: list[str], memory_path: Path
 ) -> None:
     assert len(operations) > 150
-    stages: list[int] = []
-    write_run(memory_path / "evidence", announce=lambda _: stages.append(stage(memory_path / "evidence")))
-    assert len(stages) == len(operations)
+    stages = []
+    for number in range(len(operations)):
+        root = memory_path / "evidence"
+        killed(root, number)
+        stages.append(stage(root))
+        if number % 20 == 0:
+            write_run(root, "after-the-crash")
+            assert verify_store(root, GATES).outcome == "verified"
+        shutil.rmtree(root, ignore_errors=True)
     assert stages == sorted(stages)
     assert set(stages) == {ABSENT, OPENED, SEALED}
     assert stages.index(OPENED) == operations.index(f"after rename opened/{RUN}.json")
     assert stages.index(SEALED) == operations.index(f"after rename runs/{RUN}")
-    for number in range(0, len(operations), KILL_EVERY):
-        root = memory_path / "killed"
-        killed(root, number)
-        assert stage(root) == stages[number]
-        write_run(root, "after-the-crash")
-        assert verify_store(root, GATES).outcome == "verified"
-        shutil.rmtree(root)
 
 
 def failing(seen: list[str], number: int, code: int) -> Callable[[str], None]:
