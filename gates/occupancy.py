@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from qualify import occupancy, targets
 from qualify.contract import Arm, Kernel
-from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, holds
+from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, State, holds, worst_of
 from qualify.model import Document, Ratio, ratio
 from qualify.objectcode import Built
 from qualify.occupancy import Multiprocessor, Need, Residency, UnknownCapability
@@ -118,11 +118,11 @@ def _multiprocessor(subject: Subject, facts: OccupancyFacts) -> Iterator[Check |
     found = {kernel.symbol: kernel for kernel in facts.kernels}
     known = rows if facts.target and targets.board(facts.target) == subject.domain.arch else ()
     states = [_resides(kernel, found[kernel.symbol], known) for kernel in launches]
-    yield _worst("resident", states, "a block of every kernel on a multiprocessor")
+    yield worst_of("resident", states, "a block of every kernel on a multiprocessor")
     held = [(kernel, _residency(kernel, found[kernel.symbol], known)) for kernel in launches]
     together = [_together(kernel, each, subject.limits.compute_units) for kernel, each in held if kernel.cooperative]
     if together:
-        yield _worst("cooperative", together, "all blocks of a cooperative grid at once")
+        yield worst_of("cooperative", together, "all blocks of a cooperative grid at once")
     yield from _resident_notes(subject, held, _of(subject.incumbent, facts.incumbent, known))
 
 
@@ -140,19 +140,6 @@ def _need(kernel: Kernel, found: Footprint) -> Need:
 
 def _residency(kernel: Kernel, found: Footprint, rows: tuple[Multiprocessor, ...]) -> Residency | None:
     return occupancy.residency(rows, _need(kernel, found)) if rows else None
-
-
-#: A text about one kernel, and whether the check holds for it.
-State = tuple[str, bool | None]
-
-
-def _worst(name: str, states: Sequence[State], want: str) -> Check:
-    """The first that is false, else the first that is unknown, else all."""
-    for state in (False, None):
-        for text, found in states:
-            if found is state:
-                return holds(name, text, want, verdict=state)
-    return holds(name, ", ".join(text for text, _ in states) or None, want, verdict=True)
 
 
 def _resides(kernel: Kernel, found: Footprint, rows: tuple[Multiprocessor, ...]) -> State:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from qualify import occupancy, targets
 from qualify.contract import Kernel
-from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, holds
+from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, State, worst_of
 from qualify.model import Document, Json
 from qualify.objectcode import Entry
 from qualify.occupancy import Need, UnknownCapability
@@ -73,29 +73,16 @@ def judge(subject: Subject, facts: ResidencyFacts, series: Series, settings: Res
     if any(asked.clusters is not None and not kernel.cluster for kernel, asked in pairs):
         raise ValueError("clusters of a launch that has none")
     for name in ("registers", "local_bytes", "shared_bytes", "parameters"):
-        yield _worst(name, [_same(name, asked) for _, asked in pairs], "the host's figure")
-    yield _worst("block_threads", [_threads(*pair) for pair in pairs], "at least the launch's, at most the host's")
-    yield _worst("blocks", [_blocks(subject, *pair) for pair in pairs], "the host's blocks on a multiprocessor")
-    yield _worst("resident", [_resides(*pair) for pair in pairs], "a block, and a cluster where there are clusters")
+        yield worst_of(name, [_same(name, asked) for _, asked in pairs], "the host's figure")
+    yield worst_of("block_threads", [_threads(*pair) for pair in pairs], "at least the launch's, at most the host's")
+    yield worst_of("blocks", [_blocks(subject, *pair) for pair in pairs], "the host's blocks on a multiprocessor")
+    yield worst_of("resident", [_resides(*pair) for pair in pairs], "a block, and a cluster where there are clusters")
     clustered = [_clusters(subject, facts.multiprocessors, *pair) for pair in pairs if pair[0].cluster]
     if clustered:
-        yield _worst("clusters", clustered, "as many as the host's blocks allow, or fewer")
+        yield worst_of("clusters", clustered, "as many as the host's blocks allow, or fewer")
     together = [_together(facts.multiprocessors, *pair) for pair in pairs if pair[0].cooperative]
     if together:
-        yield _worst("cooperative", together, "all blocks of a cooperative grid at once")
-
-
-#: A text about one launch, and whether the check holds for it.
-State = tuple[str, bool | None]
-
-
-def _worst(name: str, states: Sequence[State], want: str) -> Check:
-    """The first that is false, else the first that is unknown, else all; no launch is unknown."""
-    for state in (False, None):
-        for text, found in states:
-            if found is state:
-                return holds(name, text, want, verdict=state)
-    return holds(name, ", ".join(text for text, _ in states) or None, want, verdict=True)
+        yield worst_of("cooperative", together, "all blocks of a cooperative grid at once")
 
 
 def _same(name: str, asked: Asked) -> State:

@@ -30,7 +30,7 @@ from qualify.plan import Plan
 from qualify.running import Finished, Task, begin, finish
 from qualify.subject import Subject
 from qualify.timed import TimedFacts
-from qualify.workspace import evidence_root, operations
+from qualify.workspace import check_operation, evidence_root, operations
 
 #: What the controls of a cell are called: plain as it is once more, and plain of another build.
 AGAIN, REBUILT = "again", "rebuilt"
@@ -121,8 +121,7 @@ def calibrate(request: Request, gates: Gates, progress: Progress) -> Calibration
             return work.done
     done = work.done
     if not done.runs and done.absent:
-        why = "; ".join(f"{name}: {text}" for name, text in done.absent.items())
-        raise RigError(f"no planned domain is here: {why}", fix="run where one of these domains is")
+        raise pipeline.nowhere(done.absent)
     if not done.runs:
         raise NothingSelected("no timed cell is selected", fix="name other cells or another operation")
     return done
@@ -228,11 +227,10 @@ def _values(folder: Path, subject: Subject, gate: str, name: str) -> tuple[int, 
 
 
 def _operations(request: Request) -> tuple[str, ...]:
-    known = operations(request.workspace)
-    if request.operation is not None and request.operation not in known:
-        expected = f"an operation of this workspace ({', '.join(known) or 'there is none'})"
-        raise UsageError(f"expected {expected}, got {request.operation}", fix="name one of them")
-    return known if request.operation is None else (request.operation,)
+    if request.operation is None:
+        return operations(request.workspace)
+    check_operation(request.workspace, request.operation)
+    return (request.operation,)
 
 
 def _check_cells(request: Request, cohorts: list[cohort.Cohort]) -> None:

@@ -40,7 +40,7 @@ from qualify.steps import Answer, ArmName, Load, Query
 from qualify.subject import Subject
 from qualify.timed import Seen
 from qualify.windows import nearest_rank
-from qualify.workspace import evidence_root, operations
+from qualify.workspace import check_operation, evidence_root
 
 WINDOWS = 21
 TIMEOUT_S = 120
@@ -138,10 +138,7 @@ def compare(request: Request, listener: Listener) -> Compared:
     Raises UsageError or InputError for what the workspace or the command line gets wrong, RigError if no selected
     domain is here, NothingSelected if there is no comparator or no timed cell.
     """
-    known = operations(request.workspace)
-    if request.operation not in known:
-        expected = f"an operation of this workspace ({', '.join(known) or 'there is none'})"
-        raise UsageError(f"expected {expected}, got {request.operation}", fix="name one of them")
+    check_operation(request.workspace, request.operation)
     item, done = cohort.load(request.workspace, request.operation), Compared()
     if unknown := sorted(request.cells - {*item.cell_ids}):
         fix = f"the cells are {', '.join(item.cell_ids)}"
@@ -161,8 +158,7 @@ def compare(request: Request, listener: Listener) -> Compared:
 
 def _nothing(item: cohort.Cohort, done: Compared) -> None:
     if done.absent:
-        why = "; ".join(f"{name}: {text}" for name, text in done.absent.items())
-        raise RigError(f"no planned domain is here: {why}", fix="run where one of these domains is")
+        raise pipeline.nowhere(done.absent)
     raise NothingSelected(
         f"{item.operation} has no comparator for a timed cell that is selected",
         fix="name other cells, or add comparators to its cohort.yaml",

@@ -217,6 +217,19 @@ def equals(name: str, got: object, want: object) -> Check:
     )
 
 
+#: A text about one launch or kernel, and whether the check holds for it.
+State = tuple[str, bool | None]
+
+
+def worst_of(name: str, states: Sequence[State], want: str) -> Check:
+    """The first that is false, else the first that is unknown, else all of them; none at all is unknown."""
+    for state in (False, None):
+        for text, found in states:
+            if found is state:
+                return holds(name, text, want, verdict=state)
+    return holds(name, ", ".join(text for text, _ in states) or None, want, verdict=True)
+
+
 def holds(name: str, got: str | None, want: str, verdict: bool | None) -> Check:
     """Any other comparison, decided by the caller; a got of None is unknown whatever the caller says."""
     return Check(name=name, got=got, want=want, holds=None if got is None else verdict)

@@ -14,11 +14,11 @@ from qualify import admission as admissions
 from qualify.admission import Difference
 from qualify.anchors import Anchors
 from qualify.domain import Domain
-from qualify.errors import Exit, InputError, UsageError, worst
+from qualify.errors import Exit, InputError, worst
 from qualify.evidence.problems import printable
 from qualify.garbage import uncollected
 from qualify.standing import Standing
-from qualify.workspace import evidence_root, operations
+from qualify.workspace import check_operation, evidence_root, operations
 
 NO_BUILD = "the toolkit's build is not compared here; screen and promote compare it where the toolkit is"
 
@@ -48,18 +48,8 @@ def _admitted(workspace: Path, operation: str | None) -> tuple[str, ...]:
     found = {path.parent.parent.name for path in (workspace / "cohorts").glob("*/admissions/*.json")}
     if operation is None:
         return tuple(sorted(found))
-    check_known(workspace, operation)
+    check_operation(workspace, operation)
     return (operation,) if operation in found else ()
-
-
-def check_known(workspace: Path, operation: str) -> None:
-    """Raises UsageError unless the workspace has the operation."""
-    known = operations(workspace)
-    if operation not in known:
-        raise UsageError(
-            f"expected an operation of this workspace ({', '.join(known) or 'there is none'}), got {operation}",
-            fix="name one of them",
-        )
 
 
 def _standings(workspace: Path, operation: str, anchors: Anchors) -> Iterator[Standing]:
@@ -133,7 +123,7 @@ def status(workspace: Path, operation: str | None, now: datetime) -> Exit:
         view.add_column(column, no_wrap=column != "why")
     anchors = Anchors(evidence_root(workspace))
     if operation is not None:
-        check_known(workspace, operation)
+        check_operation(workspace, operation)
     for each in _all(workspace, operation, anchors):
         name, kind, age, why = each.operation, _kind(each), _age(each, now), printable("; ".join(each.reasons))
         view.add_row(name, each.cell, str(each.domain), each.route, kind, age, why)

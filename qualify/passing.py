@@ -14,11 +14,11 @@ from qualify.elements import DTYPES, encode
 from qualify.model import ratio
 
 POINTER_BYTES = 8
-#: Kinds whose elements the contract fills, poisons or leaves to a route: what an address may lead to.
 #: A cubin's parameters begin at a multiple of this in constant memory (0x160, 0x210, 0x380); offsets count from there.
 BANK_ALIGN = 16
 #: A tensor map as the driver encodes it, and what its hardware takes.
 MAP_BYTES, MAP_ALIGN, MAP_UNIT_BYTES, MAP_AXES, MAP_BOX = 128, 64, 16, 5, 256
+#: Kinds whose elements the contract fills, poisons or leaves to a route: what an address may lead to.
 _DATA = frozenset({"input", "output", "inout", "scratch"})
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue, StringConstraints
 from qualify.documents import Field as Place
 from qualify.documents import Source, parse_yaml
 from qualify.domain import ArchName, Board, Calibrated, Domain, Runtime, ToolkitName
-from qualify.errors import UsageError
+from qualify.errors import RigError, UsageError
 from qualify.files import read_file
 from qualify.gate import Gate, Settings
 from qualify.identity import content
@@ -362,3 +362,9 @@ def _check_stage(source: Source, row: PipelinesRow, place: Place, names: tuple[s
 def _source_blake3(gate: Gate[Any, Any]) -> str:
     """The digest of the file that a gate is written in: provenance, no part of a verdict (R5.2)."""
     return content(Path(inspect.getfile(type(gate))).read_bytes())
+
+
+def nowhere(absent: Mapping[str, str]) -> RigError:
+    """No planned domain is here; `absent` says of each by name why not."""
+    why = "; ".join(f"{name}: {text}" for name, text in absent.items())
+    return RigError(f"no planned domain is here: {why}", fix="run where one of these domains is")

@@ -10,12 +10,12 @@ import importlib.util
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from qualify import scratch
 from qualify.boards import measuring_job
 from qualify.children import Child, ChildLost, Job, Nursery
 from qualify.errors import RigError
@@ -107,15 +107,17 @@ class Sanitizer:
         self, tool: str, load: Load | Source, buffers: Sequence[bytes], steps: Sequence[Step], timeout_s: float
     ) -> Sanitized:
         """Load an arm, do the steps, let the worker end. Raises RigError for a worker or device that does not start."""
-        with tempfile.TemporaryDirectory(prefix="qualify-") as folder:
-            report = Path(folder) / "report"
-            child = self._nursery.start(self._job(tool, report))
-            try:
-                made = self._perform(child, load, buffers, steps, timeout_s)
-                ended = _ended(child, made)
-            finally:
-                self._nursery.end(child)
-            return replace(ended, version=ended.version or self._version, report=_text(report))
+        folder = scratch.folder()
+        report = folder / "report"
+        child = self._nursery.start(self._job(tool, report))
+        try:
+            made = self._perform(child, load, buffers, steps, timeout_s)
+            ended = _ended(child, made)
+        finally:
+            self._nursery.end(child)
+        text = _text(report)
+        shutil.rmtree(folder, ignore_errors=True)  # Where something is raised, the end of this process does it.
+        return replace(ended, version=ended.version or self._version, report=text)
 
     def _job(self, tool: str, report: Path) -> Job:
         job = replace(measuring_job(self._toolkit), name=_WORKERS[self._toolkit.worker])

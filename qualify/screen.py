@@ -19,7 +19,7 @@ from qualify.live import standings
 from qualify.plan import Plan
 from qualify.running import Task, begin, finish
 from qualify.standing import closed
-from qualify.workspace import PIPELINES, evidence_root, operations
+from qualify.workspace import PIPELINES, check_operation, evidence_root, operations
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,7 @@ def _selected_operations(request: Request) -> tuple[str, ...]:
         if not known:
             raise NothingSelected("the workspace has no cohort", fix="add cohorts/<operation>/cohort.yaml")
         return known
-    if request.operation not in known:
-        raise UsageError(
-            f"expected an operation of this workspace ({', '.join(known) or 'there is none'}), got {request.operation}",
-            fix="name one of them, or add cohorts/" + request.operation + "/cohort.yaml",
-        )
+    check_operation(request.workspace, request.operation)
     return (request.operation,)
 
 

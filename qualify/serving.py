@@ -18,11 +18,10 @@ from qualify.cohort import Cohort
 from qualify.contract import Cell
 from qualify.domain import Domain
 from qualify.errors import Exit, UsageError, worst
-from qualify.inventory import check_known
 from qualify.live import standings
 from qualify.model import Json, canonical_bytes
 from qualify.standing import Standing
-from qualify.workspace import evidence_root
+from qualify.workspace import check_operation, evidence_root
 
 Form = Literal["json", "c"]
 
@@ -92,7 +91,7 @@ def _code(found: Standing) -> Exit:
 
 
 def _loaded(workspace: Path, operation: str, domain: str) -> tuple[Cohort, Domain]:
-    check_known(workspace, operation)
+    check_operation(workspace, operation)
     return cohort.load(workspace, operation), _domain(domain)
 
 

@@ -33,6 +33,16 @@ def operations(workspace: Path) -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in (workspace / "cohorts").glob("*/cohort.yaml")))
 
 
+def check_operation(workspace: Path, operation: str) -> None:
+    """Raises UsageError unless the workspace has the operation."""
+    known = operations(workspace)
+    if operation not in known:
+        raise UsageError(
+            f"expected an operation of this workspace ({', '.join(known) or 'there is none'}), got {operation}",
+            fix=f"name one of them, or add cohorts/{operation}/cohort.yaml",
+        )
+
+
 def evidence_root(workspace: Path) -> Path:
     """The workspace's evidence store."""
     return workspace / "evidence"

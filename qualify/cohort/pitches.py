@@ -70,4 +70,6 @@ def _check_range(scope: Scope, field: Field, argument: Argument, arguments: Sequ
 
 def _value(argument: Argument, arguments: Sequence[Argument], variant: Variant) -> int:
     (found,) = (each for each in under(arguments, variant) if each.name == argument.name)
-    return int(found.value or 0)
+    if found.value is None:
+        raise ValueError(f"{found.name} tells a stride and has no value")
+    return int(found.value)

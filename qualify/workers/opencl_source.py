@@ -5,7 +5,6 @@ Whoever compiles a module for an OpenCL platform compiles the same text with the
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -13,18 +12,6 @@ from pathlib import Path, PurePosixPath
 from qualify.contract import Module
 
 STANDARD = "-cl-std=CL1.2"
-_DEFINE = re.compile(r"[^\r\n\\]*")
-
-
-def unit(module: Module) -> str:
-    """The translation unit: the defines, then every fragment in the module's order."""
-    lines = []
-    for name, value in sorted(module.defines.items()):
-        if not _DEFINE.fullmatch(value):
-            raise ValueError(f"a define of {name} that is more than one line")
-        lines.append(f"#define {name} {value}")
-    lines += [f'#include "{fragment.path}"' for fragment in module.fragments]
-    return "\n".join(lines) + "\n"
 
 
 def options(module: Module) -> tuple[str, ...]:

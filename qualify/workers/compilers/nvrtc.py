@@ -26,6 +26,7 @@ from qualify.workers.compilers.base import Compiler, built, refused
 from qualify.workers.compilers.cubin import CubinError, read
 from qualify.workers.compilers.cuda_facts import MAX_FINDINGS, facts
 from qualify.workers.compilers.nvrtc_library import Compilation, Nvrtc
+from qualify.workers.unit import unit
 
 EXTENSION = "cubin"
 HARNESS_FILES = ("harness.cu", "fnv.cu")
@@ -34,7 +35,6 @@ _OPTION = re.compile(
     r"--?(?:use_fast_math|extra-device-vectorization|restrict|device-int128|default-device|lineinfo|generate-line-info"
     r"|std=c\+\+(?:11|14|17|20)|maxrregcount=[0-9]{1,3}|(?:ftz|prec-div|prec-sqrt|fmad)=(?:true|false))"
 )
-_DEFINE = re.compile(r"[^\r\n\\\0]*")
 _VERSION = re.compile(rb"release \d+\.\d+, V(\d+\.\d+\.\d+)")
 _NO_CACHE_SINCE = (12, 9)  # From here on a build may be served from a cache, without a report.
 _NOTHING = 'extern "C" __global__ void nothing() {}\n'
@@ -95,7 +95,7 @@ class NvrtcCompiler(Compiler):
             text = self._unknown(module.target)
             return self._refused(module, Finding(kind="target", level="error", text=text, target=module.target)), None
         options = self._options(module.target, module.options)
-        made = self._nvrtc.compile(_main(module), fragments, options, _symbols(module))
+        made = self._nvrtc.compile(unit(module), fragments, options, _symbols(module))
         return self._report(module, made)
 
     def _report(self, module: Module, made: Compilation) -> tuple[Built, bytes | None]:
@@ -159,17 +159,6 @@ def _variable(name: str) -> str:
     if not value:
         raise RigError(f"expected {name} in the worker's environment, got none", fix="report it: the parent sets it")
     return value
-
-
-def _main(module: Module) -> str:
-    """The translation unit: the defines, then every fragment in the module's order."""
-    lines = []
-    for name, value in sorted(module.defines.items()):
-        if not _DEFINE.fullmatch(value):
-            raise ValueError(f"a define of {name} that is more than one line")
-        lines.append(f"#define {name} {value}")
-    lines += [f'#include "{fragment.path}"' for fragment in module.fragments]
-    return "\n".join(lines) + "\n"
 
 
 def _symbols(module: Module) -> tuple[str, ...]:

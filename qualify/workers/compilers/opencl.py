@@ -20,7 +20,8 @@ from qualify.objectcode import Built, Entry, Parameter
 from qualify.workers import pocl
 from qualify.workers.compilers.base import Compiler, built, refused
 from qualify.workers.devices.opencl_harness import make_binary
-from qualify.workers.opencl_source import STANDARD, lay_out, options, unit
+from qualify.workers.opencl_source import STANDARD, lay_out, options
+from qualify.workers.unit import unit
 
 EXTENSION = "clbin"
 #: Options that name no path, start no other tool, and choose no language in which a variable outlives a launch: from

@@ -28,7 +28,8 @@ from qualify.steps import ArmName, Run, Source, Told
 from qualify.workers import pocl
 from qualify.workers.devices.binding import Bound, StepRefused
 from qualify.workers.devices.separate import SeparateDevice
-from qualify.workers.opencl_source import STANDARD, lay_out, options, unit
+from qualify.workers.opencl_source import STANDARD, lay_out, options
+from qualify.workers.unit import unit
 
 _PLANTED_ITEMS = 64
 _FIX = "reinstall the OpenCL extra: pip install --force-reinstall 'qualify[opencl]'"
