@@ -228,16 +228,24 @@ def test_a_graph_stays_on_its_set_until_another_is_captured(session: MeasuringSe
         assert written == [n == number for n in range(3)]
 
 
+#: A loaded machine may take a second queue its processor; what the launches do is asked every time.
+CONTENTIONS = 20
+
+
 @pytest.mark.parametrize("other", [None, 1], ids=["neutral-work", "itself"])
 def test_launches_beside_a_busy_queue_do_what_they_do_alone(session: MeasuringSession, other: int | None) -> None:
     sets = (0,) if other is None else (0, other)
-    do(session, *(Fill(buffer=f"y.{number}", recipe=POISON) for number in (0, 1)))
-    (record,) = do(session, beside(other))
-    assert record == Contended(busy=True)
-    for number in sets:
-        y, a, b = read(session, f"y.{number}", f"a.{number}", f"b.{number}")
-        assert y == (floats(a) + floats(b)).tobytes()
-    assert damage(session) == Damage(bytes=0, first_offset=None)
+    for _ in range(CONTENTIONS):
+        do(session, *(Fill(buffer=f"y.{number}", recipe=POISON) for number in (0, 1)))
+        (record,) = do(session, beside(other))
+        assert isinstance(record, Contended)
+        for number in sets:
+            y, a, b = read(session, f"y.{number}", f"a.{number}", f"b.{number}")
+            assert y == (floats(a) + floats(b)).tobytes()
+        assert damage(session) == Damage(bytes=0, first_offset=None)
+        if record.busy:
+            return
+    pytest.fail(f"the second queue was not busy in any of {CONTENTIONS} tries")
 
 
 # Segments ------------------------------------------------------------------------------------------------------------
