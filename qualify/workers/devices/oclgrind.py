@@ -9,8 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +26,7 @@ from qualify.sanitizers import MAX_TOLD_BYTES, PLANTED
 from qualify.steps import ArmName, Run, Source, Told
 from qualify.workers import pocl
 from qualify.workers.devices.binding import Bound, StepRefused
+from qualify.workers.devices.opencl_launches import enqueue, refusing
 from qualify.workers.devices.separate import SeparateDevice
 from qualify.workers.opencl_source import STANDARD, lay_out, options
 from qualify.workers.unit import unit
@@ -110,7 +110,7 @@ class OclgrindDevice(SeparateDevice):
         lay_out({fragment.path: text for fragment, text in zip(step.module.fragments, fragments, strict=True)})
         program = self._build(unit(step.module), " ".join(options(step.module)))
         for symbol in step.symbols:
-            with _refusing(f"kernel {symbol}"):
+            with refusing(f"kernel {symbol}"):
                 self._kernels[step.arm, symbol] = cl.Kernel(program, symbol)
         self._loaded[step.arm] = step.symbols
 
@@ -128,17 +128,17 @@ class OclgrindDevice(SeparateDevice):
         raise StepRefused("object code, and Oclgrind interprets source")
 
     def _allocate(self, place: Placement) -> None:
-        with _refusing(f"{place.buffer} of {place.size_bytes} bytes"):
+        with refusing(f"{place.buffer} of {place.size_bytes} bytes"):
             self._buffers[place.buffer] = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(place.size_bytes, 1))
 
     def _write(self, place: Placement, data: bytes) -> None:
-        with _refusing(f"{place.buffer} of {place.size_bytes} bytes"):
+        with refusing(f"{place.buffer} of {place.size_bytes} bytes"):
             cl.enqueue_copy(self._queue, self._buffers[place.buffer], np.frombuffer(data, dtype=np.uint8)).wait()
 
     def _read(self, place: Placement) -> bytes:
         memory = np.empty(place.size_bytes, dtype=np.uint8)
         if place.size_bytes:
-            with _refusing(f"{place.buffer} of {place.size_bytes} bytes"):
+            with refusing(f"{place.buffer} of {place.size_bytes} bytes"):
                 cl.enqueue_copy(self._queue, memory, self._buffers[place.buffer]).wait()
         return memory.tobytes()
 
@@ -156,17 +156,10 @@ class OclgrindDevice(SeparateDevice):
             self._write(place, bytes([byte]) * place.size_bytes)
 
     def _launch(self, arm: ArmName, launch: Kernel, bound: Sequence[Bound]) -> None:
-        kernel = self._kernels[arm, launch.symbol]
-        arguments: list[Any] = [self._buffers[each.buffer] if isinstance(each, Placement) else each for each in bound]
-        if launch.shared_bytes:
-            arguments.append(cl.LocalMemory(launch.shared_bytes))
-        if len(arguments) != kernel.num_args:
-            raise StepRefused(f"{launch.symbol} has {kernel.num_args} parameters, not {len(arguments)}")
-        size = tuple(blocks * threads for blocks, threads in zip(launch.grid, launch.block, strict=True))
-        with _refusing(f"launch of {launch.symbol}, grid {launch.grid} of blocks {launch.block}"):
-            for position, argument in enumerate(arguments):
-                kernel.set_arg(position, argument)
-            cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.block).wait()
+        arguments = [self._buffers[each.buffer] if isinstance(each, Placement) else each for each in bound]
+        event = enqueue(self._queue, self._kernels[arm, launch.symbol], launch, arguments)
+        with refusing(f"launch of {launch.symbol}"):
+            event.wait()
 
 
 class _Stream:
@@ -196,12 +189,3 @@ def _rigged(call: Callable[[], T], what: str) -> T:
         return call()
     except (cl.Error, RuntimeError, MemoryError) as error:
         raise RigError(f"{what} fails under Oclgrind: {error}", fix=_FIX) from error
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """What the platform raises is its refusal of the step."""
-    try:
-        yield
-    except (cl.Error, RuntimeError, MemoryError) as error:
-        raise StepRefused(f"{what}: {error}") from error

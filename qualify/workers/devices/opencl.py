@@ -6,8 +6,7 @@ the first launch of each local size; a checked run precedes every timed one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyopencl as cl
@@ -40,6 +39,7 @@ from qualify.workers.devices.base import Device
 from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
 from qualify.workers.devices.opencl_events import Held, has_started, is_pending, took_ns
 from qualify.workers.devices.opencl_harness import Harness, Memory, rigged
+from qualify.workers.devices.opencl_launches import enqueue, refusing
 from qualify.workers.devices.segments import backlog, poison_of, rows
 
 _BUSY_BYTES = 8 << 20  # What neutral work of a second queue reads in one go: some tenths of a millisecond.
@@ -80,17 +80,17 @@ class OpenclDevice(Device):
     # Memory ----------------------------------------------------------------------------------------------------------
 
     def _load(self, arm: ArmName, code: bytes, symbols: Mapping[str, str]) -> None:
-        with _refusing(f"object of {len(code)} bytes"):
+        with refusing(f"object of {len(code)} bytes"):
             program = cl.Program(self._harness.context, [self._pocl.device], [code]).build()
         for symbol, name in symbols.items():
-            with _refusing(f"kernel {symbol}"):
+            with refusing(f"kernel {symbol}"):
                 self._kernels[arm, symbol] = cl.Kernel(program, name)
 
     def _arena(self, size_bytes: int, zone_seed: str) -> None:
         limit = self._pocl.board.limits.memory_bytes
         if limit is not None and size_bytes > limit:
             raise StepRefused(f"an arena of {size_bytes} bytes on a device of {limit}")
-        with _refusing(f"arena of {size_bytes} bytes"):
+        with refusing(f"arena of {size_bytes} bytes"):
             whole = self._harness.allocate(size_bytes + BASE_ALIGN_BYTES)
         start = BASE_ALIGN_BYTES - whole.ctypes.data % BASE_ALIGN_BYTES
         self._memory = whole[start : start + size_bytes]
@@ -168,13 +168,13 @@ class OpenclDevice(Device):
             "shared_bytes": ask.LOCAL_MEM_SIZE,
             "private_bytes": ask.PRIVATE_MEM_SIZE,
         }
-        with _refusing(f"kernel {symbol}"):
+        with refusing(f"kernel {symbol}"):
             return Answer(facts={name: int(kernel.get_work_group_info(what, device)) for name, what in facts.items()})
 
     # Launches --------------------------------------------------------------------------------------------------------
 
     def _run(self, step: Run) -> None:
-        with _refusing(f"launch of {step.arm}"):
+        with refusing(f"launch of {step.arm}"):
             for event in self._enqueue_pass(step.arm, step.launches, step.slots, step.set):
                 event.wait()
 
@@ -194,20 +194,9 @@ class OpenclDevice(Device):
         return events
 
     def _enqueue_kernel(self, arm: ArmName, launch: Kernel, bound: Sequence[Bound], queue: Any) -> Any:
-        if launch.cluster is not None or launch.cooperative or launch.carve_out_percent is not None:
-            raise StepRefused(f"{launch.symbol}: OpenCL has neither clusters nor cooperative launches nor a carve-out")
-        kernel = self._kernels[arm, launch.symbol]
-        arguments: list[Any] = [self._pointer(each) if isinstance(each, Placement) else each for each in bound]
-        if launch.shared_bytes:
-            arguments.append(cl.LocalMemory(launch.shared_bytes))
-        if len(arguments) != kernel.num_args:
-            raise StepRefused(f"{launch.symbol} has {kernel.num_args} parameters, not {len(arguments)}")
-        size = tuple(blocks * threads for blocks, threads in zip(launch.grid, launch.block, strict=True))
-        with _refusing(f"launch of {launch.symbol}, grid {launch.grid} of blocks {launch.block}"):
-            for position, argument in enumerate(arguments):
-                kernel.set_arg(position, argument)
-            to = self._harness.queue if queue is None else queue
-            return cl.enqueue_nd_range_kernel(to, kernel, size, launch.block)
+        arguments = [self._pointer(each) if isinstance(each, Placement) else each for each in bound]
+        to = self._harness.queue if queue is None else queue
+        return enqueue(to, self._kernels[arm, launch.symbol], launch, arguments)
 
     def _pointer(self, place: Placement) -> Any:
         """A pointer to the buffer's start, which is in the arena even if the buffer is empty."""
@@ -219,7 +208,7 @@ class OpenclDevice(Device):
         if self._second is None:
             self._second = self._harness.new_queue()
         other = self._neutral_work() if step.beside is None else self._pass_again(step, step.beside)
-        with _refusing(f"launch of {step.arm} beside another queue"):
+        with refusing(f"launch of {step.arm} beside another queue"):
             ahead = backlog(took_ns(other), MAX_HELD_CALLS)
             own, others = self._together(step, other, ahead)
             while is_pending(own[-1]):
@@ -264,7 +253,7 @@ class OpenclDevice(Device):
         self._scrub(step.seed)
         gate = cl.UserEvent(self._harness.context)
         try:
-            with _refusing(f"segment of {step.arm}"):
+            with refusing(f"segment of {step.arm}"):
                 cl.enqueue_marker(self._harness.queue, wait_for=[gate])
                 self._prepare(step, neutral)
                 lead_in = self._enqueue_units(step, step.lead_in)
@@ -273,7 +262,7 @@ class OpenclDevice(Device):
                 host_bound = has_started((lead_in or timed)[0][0])
         finally:
             gate.set_status(cl.command_execution_status.COMPLETE)
-        with _refusing(f"segment of {step.arm}"):
+        with refusing(f"segment of {step.arm}"):
             for unit in (*lead_in, *timed):
                 for event in unit:
                     event.wait()
@@ -282,7 +271,7 @@ class OpenclDevice(Device):
     def _stage(self, step: Stage) -> None:
         held = Held(cl.UserEvent(self._harness.context))
         try:
-            with _refusing(f"passes of {step.arm}"):
+            with refusing(f"passes of {step.arm}"):
                 cl.enqueue_marker(self._harness.queue, wait_for=[held.gate])
                 for _ in range(step.rounds):
                     for number in step.sets:
@@ -298,7 +287,7 @@ class OpenclDevice(Device):
         if held is None or held.last is None:
             raise StepRefused("passes that launch nothing have no time")
         held.open()
-        with _refusing("staged passes"):
+        with refusing("staged passes"):
             held.last.wait()
             return Spans(start_ns=(held.first.profile.start,), end_ns=(held.last.profile.end,))
 
@@ -357,12 +346,3 @@ class OpenclDevice(Device):
             damage=self._zones(),
             host_bound=host_bound,
         )
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """What the platform raises is its refusal of the step."""
-    try:
-        yield
-    except (cl.Error, RuntimeError, MemoryError) as error:
-        raise StepRefused(f"{what}: {error}") from error
