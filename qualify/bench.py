@@ -203,6 +203,7 @@ class Rig:
     def close(self) -> None:
         """End every worker. From any thread, and again; whoever waits for one gets RigError, blaming no kernel."""
         self._closed.set()
+        self._compilers.rest()
         self._nursery.close()
         self._compilers.close()
         if self._watched is not None:

@@ -14,13 +14,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from qualify import scratch
+from qualify import scratch, templates
 from qualify.channel import (
     MAX_MESSAGE_BYTES,
     Announce,
@@ -42,6 +42,7 @@ START_TIMEOUT_S = 60.0
 _GRACE_S = 2.0  # For a worker that closed its channel to end by itself, so that its own signal is seen.
 _KEPT_BYTES = 2048  # Of a worker's output: so much from its start and so much from its end.
 _READ_BYTES = 65_536
+_UNLIMITED = "limits on the tool that a worker is watched by, which dies with it"
 _OUR_CODE_FIX = "report it with this text: the fault is the tool's own, no kernel's"
 
 Kind = Literal["compile", "measure", "reference"]
@@ -63,6 +64,12 @@ class Job:
     tools: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     under: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal jobs."""
+        told = (*sorted(self.tools.items()), *sorted(self.variables.items()))
+        return self.kind, self.name, self.memory_bytes, self.output_bytes, told, self.under
 
 
 class ChildLost(Exception):
@@ -119,6 +126,8 @@ class Child:
         self._fate: How | Literal["closed"] | None = None
         self._status: int | None = None
         self._lock = threading.Lock()
+        #: What could not be applied to it; of a worker under a command, what its limits do not reach.
+        self.unapplied: tuple[str, ...] = (_UNLIMITED,) if job.under else ()
         self._busy = False  # While a thread uses the channel, nobody else may close its descriptor.
         self._folder = scratch.folder()
         self._socket, theirs = socket.socketpair()
@@ -138,8 +147,8 @@ class Child:
         """The process's number, which is also its session's."""
         return self._process.pid
 
-    def ready(self) -> tuple[str, ...]:
-        """Await the worker's first message: what it could not apply. Raises RigError if there is none."""
+    def ready(self) -> None:
+        """Await the worker's first message, which says what it could not apply. Raises RigError if there is none."""
         try:
             with self._deadline(START_TIMEOUT_S):
                 message, _ = self._receive(None, 0)
@@ -150,7 +159,7 @@ class Child:
             ) from lost
         if not isinstance(message, Ready):
             raise RigError(f"expected a ready worker, got {message.say}", fix=_OUR_CODE_FIX)
-        return message.unapplied
+        self.unapplied += message.unapplied
 
     def ask(
         self,
@@ -225,7 +234,7 @@ class Child:
             self._await_end(_GRACE_S)
         status, fate = self._end(), self._fate
         if fate == "closed":
-            raise RigError("the work was interrupted and its workers ended", fix="run the command again")
+            raise _interrupted()
         return ChildLost(fate or "died", status, self._output.text())
 
     def _await_end(self, timeout_s: float) -> bool:
@@ -285,80 +294,75 @@ class Child:
 
 
 class Nursery:
-    """Every child of a rig, and the templates that fork them.
-
-    Templates are started by one thread that lives as long: Linux ties a child's life to that thread.
-    """
+    """Every child of a rig. What forks them is the process's, and so are compile workers that wait for the next rig."""
 
     def __init__(self) -> None:
-        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker starter")
         self._lock = threading.Lock()
         self._closed = False
         self._children: set[Child] = set()
-        self._templates: dict[tuple[tuple[str, str], ...], Template] = {}
         self.started: dict[str, int] = {"compile": 0, "measure": 0, "reference": 0}
         self.unapplied: set[str] = set()
 
     def start(self, job: Job) -> Child:
         """A ready worker. Raises RigError if it cannot start or the nursery is closed."""
         try:
-            child = self._starter.submit(self._start, job).result()
+            child = templates.started(lambda: self._start(job))
         except (RuntimeError, CancelledError) as error:
-            raise RigError("the work was interrupted and its workers ended", fix="run the command again") from error
+            raise _interrupted() from error
         except OSError as error:
             raise RigError(
                 f"expected to start a {job.kind} worker, got: {error}",
                 fix="free what the message names, then run again",
             ) from error
         try:
-            self.unapplied.update(child.ready())
-            if job.under:
-                self.unapplied.add("limits on the tool that a worker is watched by, which dies with it")
+            child.ready()
         except BaseException:
             self.end(child)
             raise
+        self.unapplied.update(child.unapplied)
         return child
 
     def _start(self, job: Job) -> Child:
         if self._closed:
-            raise RuntimeError("the nursery is closed")
-        child = Child(job, None if job.under else self._template(job))
-        with self._lock:
-            self._children.add(child)
-            self.started[job.kind] += 1
-        return child
+            raise _interrupted()
+        child = Child(job, None if job.under else templates.kept(job.variables, job.tools))
+        self.started[job.kind] += 1
+        return self.adopt(child)
 
-    def _template(self, job: Job) -> Template:
-        """The template of a job; all that are told the same variables have one."""
-        key = tuple(sorted(job.variables.items()))
-        if key not in self._templates:
-            self._templates[key] = Template(job.variables, job.tools)
-        return self._templates[key]
+    def adopt(self, child: Child) -> Child:
+        """Answer for a child from now on. Ends it and raises RigError if the nursery is closed."""
+        with self._lock:
+            if not self._closed:
+                self._children.add(child)
+                self.unapplied.update(child.unapplied)
+                return child
+        child.close()
+        raise _interrupted()
+
+    def release(self, child: Child) -> bool:
+        """Answer for a child no longer; false if it is not this nursery's any more."""
+        with self._lock:
+            mine = child in self._children
+            self._children.discard(child)
+            return mine
 
     def end(self, child: Child) -> None:
         """End one child and forget it."""
         child.close()
-        with self._lock:
-            self._children.discard(child)
+        self.release(child)
 
     def close(self) -> None:
-        """End every child. Whoever waits for one gets RigError, so that no kernel is blamed. May be called again.
-
-        Templates end with the thread that started them, so that thread ends last, after what they forked is reaped.
-        """
-        self._closed = True
-        with suppress(RuntimeError):  # Closed before.
-            self._starter.submit(self._end_all).result()
-        self._starter.shutdown(wait=True)
-
-    def _end_all(self) -> None:
+        """End every child. Whoever waits for one gets RigError, so that no kernel is blamed. May be called again."""
         with self._lock:
+            self._closed = True
             children, self._children = self._children, set()
         for child in children:
             child.close()
-        for template in self._templates.values():
-            template.close()
-        self._templates.clear()
+
+
+def _interrupted() -> RigError:
+    """What whoever waits for a worker gets that we ended."""
+    return RigError("the work was interrupted and its workers ended", fix="run the command again")
 
 
 def _begin(job: Job, template: Template | None, folder: Path, descriptor: int) -> tuple[Process, int]:

@@ -6,12 +6,14 @@ wait on disk: a thousand candidates have gigabytes of them, and one or two are n
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import shutil
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 
 from qualify import scratch
 from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
@@ -27,6 +29,9 @@ MAX_OBJECT_BYTES = 256 << 20
 #: The harnesses that were made in this process, by all that a compile worker is told and says: a second rig of a
 #: toolkit need not wait for its own.
 _HARNESSES: dict[tuple[object, ...], tuple[bytes, ...]] = {}
+#: One compile worker of each job that waits in this process for the next rig. It has run no candidate's code.
+_WAITING: dict[tuple[object, ...], Child] = {}
+_waiting_lock = threading.Lock()
 #: What a compile worker may print in its life: a kernel that prints is closed by it, a compiler's warnings are not.
 COMPILE_OUTPUT_BYTES = 256 << 20
 _REPORT = "report it: the fault is the tool's own, no kernel's"
@@ -129,6 +134,13 @@ class Compilers:
             raise RigError(f"the object {built.object_blake3} has changed on disk", fix="run again on a sound disk")
         return data
 
+    def rest(self) -> None:
+        """Let one idle worker wait for the next rig; the nursery ends the others."""
+        with suppress(queue.Empty):
+            child = self._idle.get_nowait()
+            if self._nursery.release(child):
+                _wait(child)
+
     def close(self) -> None:
         """Let the objects go; the workers are the nursery's."""
         shutil.rmtree(self._objects, ignore_errors=True)
@@ -149,7 +161,41 @@ class Compilers:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            return self._nursery.start(self._job)
+            child = _waiting(self._job)
+            return self._nursery.start(self._job) if child is None else self._nursery.adopt(child)
+
+
+def _wait(child: Child) -> None:
+    """Keep a compile worker for the next rig; one of each job is enough."""
+    with _waiting_lock:
+        if child.job.key not in _WAITING:
+            _WAITING[child.job.key] = child
+            return
+    child.close()
+
+
+def _waiting(job: Job) -> Child | None:
+    """The compile worker that waits for such a job, if it still answers."""
+    with _waiting_lock:
+        child = _WAITING.pop(job.key, None)
+    if child is None:
+        return None
+    try:
+        child.ask(Describe(), timeout_s=COMPILE_TIMEOUT_S)
+    except (ChildLost, RigError):
+        child.close()
+        return None
+    return child
+
+
+def _end_waiting() -> None:
+    """The process ends, and what waits in it too."""
+    while _WAITING:
+        _WAITING.popitem()[1].close()
+
+
+atexit.register(_end_waiting)
+os.register_at_fork(after_in_child=_WAITING.clear)
 
 
 def _consistent(built: Built, data: tuple[bytes, ...]) -> bool:

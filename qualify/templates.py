@@ -1,11 +1,13 @@
 """Templates: a process that has the libraries of workers loaded and forks one of them when asked.
 
 A worker needs half a second of libraries, and a subject needs half a dozen fresh workers. A template is started as
-clean as any worker, runs no candidate code and opens no device, so its forks are fresh (docs/adr).
+clean as any worker, runs no candidate code and opens no device, so its forks are fresh, and it is kept for the next rig
+of this process (docs/adr).
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -15,10 +17,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from qualify import scratch
 from qualify.errors import RigError
@@ -26,6 +30,7 @@ from qualify.errors import RigError
 LOAD_TIMEOUT_S = 60.0
 _MAX_ANSWER_BYTES = 64
 _LOG_BYTES = 4096
+T = TypeVar("T")
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -90,7 +95,7 @@ def under(
 
 
 class Template:
-    """The parent's end of one template. It dies with the thread that makes it; any thread may ask it."""
+    """The parent's end of one template. It dies with the thread that makes it; any thread may ask it. Use `kept`."""
 
     def __init__(self, variables: Mapping[str, str], tools: Mapping[str, Path]) -> None:
         """Start the process."""
@@ -151,9 +156,59 @@ class Template:
             raise OSError("the workers' template ended")
         return int(json.loads(answer))
 
+    @property
+    def lives(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """End the template, and with it every fork that is left."""
         self._socket.close()
         self._process.kill()
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Kept:
+    """The templates of this process and the one thread that starts them, which lives as long as the process.
+
+    Linux ties a child's life to the thread that started it.
+    """
+
+    def __init__(self) -> None:
+        self.starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker starter")
+        self._templates: dict[tuple[tuple[str, object], ...], Template] = {}
+
+    def template(self, variables: Mapping[str, str], tools: Mapping[str, Path]) -> Template:
+        """The template that is told these, started if there is none that lives."""
+        key = (*sorted(variables.items()), *sorted(tools.items()))
+        found = self._templates.get(key)
+        if found is None or not found.lives:
+            found = self._templates[key] = Template(variables, tools)
+        return found
+
+    def close(self) -> None:
+        """End every template."""
+        for template in self._templates.values():
+            template.close()
+
+
+@cache
+def _of_this_process() -> _Kept:
+    made = _Kept()
+    atexit.register(made.close)
+    return made
+
+
+#: A fork of this process has neither the thread nor the templates.
+os.register_at_fork(after_in_child=_of_this_process.cache_clear)
+
+
+def started(call: Callable[[], T]) -> T:
+    """A call in the thread that starts processes, with which they die. Raises RuntimeError at the process's end."""
+    return _of_this_process().starter.submit(call).result()
+
+
+def kept(variables: Mapping[str, str], tools: Mapping[str, Path]) -> Template:
+    """The process's template whose workers are told these variables and have these tools; within `started` only."""
+    return _of_this_process().template(variables, tools)
