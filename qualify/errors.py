@@ -91,3 +91,7 @@ class EvidenceError(QualifyError):
 
 class DocumentError(ValueError):
     """Bytes that are not the canonical form of the document they claim to be."""
+
+
+class ShapeError(DocumentError):
+    """Bytes that no parser is given: too many of them, or nested too deeply."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from qualify.domain import Domain, Trust
@@ -61,7 +62,8 @@ def _judge(
     rule: Rule[Any, Any], node: Node, subject: Subject, measurement: Measurement, series: Mapping[str, bytes]
 ) -> Verdict:
     try:
-        settings: Settings = rule.settings.parse(canonical_bytes(node.settings))
+        model: type[Settings] = rule.settings
+        settings = _settings(model, canonical_bytes(node.settings))
         facts: Facts = rule.facts.parse(canonical_bytes(measurement.facts))
         values = _read_series(facts, series)
     except (DocumentError, ValueError) as error:
@@ -72,6 +74,12 @@ def _judge(
     except _IMPOSSIBLE_FACTS as error:
         return _unknown("facts", f"{type(error).__name__}: {error}", "facts that a measurement can produce")
     return _complete(found, required)
+
+
+@lru_cache(maxsize=64)
+def _settings(model: type[Settings], data: bytes) -> Settings:
+    """A node's settings, read once for all its subjects. Raises DocumentError, each time."""
+    return model.parse(data)
 
 
 def _complete(found: tuple[Check | Note, ...], required: frozenset[str]) -> Verdict:

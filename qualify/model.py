@@ -8,8 +8,10 @@ that alone refuses duplicate keys, NaN, floats and every other second spelling (
 from __future__ import annotations
 
 import json
-import re
+import os
+from collections.abc import Collection
 from fractions import Fraction
+from itertools import accumulate
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -22,38 +24,52 @@ from pydantic import (
     ValidationError,
 )
 
-from qualify.errors import DocumentError
+from qualify.errors import DocumentError, ShapeError
+
+#: Whatever else is installed: no package but this one has a say in what a document is. Read when a model is first used.
+os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
 
 MAX_DOCUMENT_BYTES = 4 << 20  # A plan of a thousand subjects is under 3 MiB; facts are far smaller.
 MAX_DEPTH = 24  # The deepest document of ours, a plan's subjects, nests 12 levels.
-#: A JSON string; what an unfinished one would hide is counted.
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+#: Depth does not ask which kind a bracket is.
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_OPEN = ord("[")
 MAX_INTEGER = (1 << 63) - 1  # Integers fit int64, so that any reader in any language holds them exactly.
+#: A value that contains itself is a bug, and ends as too deep a recursion; looking for one takes a third of the time.
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False
+)
 
 
 def canonical_bytes(value: object) -> bytes:
     """The one spelling of a JSON value: sorted keys, ASCII, no blanks, a final LF. Raises ValueError on NaN."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return text.encode("ascii") + b"\n"
+    return _ENCODER.encode(value).encode("ascii") + b"\n"
+
+
+#: What holds neither a float nor an integer.
+_EXACT = frozenset({str, bool, type(None)})
 
 
 def _refuse_inexact(value: Any) -> Any:
     """Refuse floats and integers beyond int64 anywhere inside a JSON value."""
-    match value:
-        case float():
-            raise ValueError("a float; write an integer, a ratio or a hexadecimal string")
-        case bool() | None | str():
-            pass
-        case int() if not -MAX_INTEGER <= value <= MAX_INTEGER:
-            raise ValueError("an integer beyond 64 bits")
-        case list():
-            for item in value:
-                _refuse_inexact(item)
-        case dict():
-            for item in value.values():
-                _refuse_inexact(item)
+    if isinstance(value, (list, dict)):
+        items = value.values() if isinstance(value, dict) else value
+        for item in () if _all_exact(items) else items:
+            _refuse_inexact(item)
+    elif isinstance(value, float):
+        raise ValueError("a float; write an integer, a ratio or a hexadecimal string")
+    elif isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
+        raise ValueError("an integer beyond 64 bits")
     return value
+
+
+def _all_exact(items: Collection[Any]) -> bool:
+    """Whether nothing among some items needs a look of its own: facts are mostly long lists of integers."""
+    kinds = set(map(type, items))
+    if kinds == {int}:
+        return int(min(items)) >= -MAX_INTEGER and int(max(items)) <= MAX_INTEGER
+    return kinds <= _EXACT
 
 
 Json = Annotated[JsonValue, AfterValidator(_refuse_inexact)]
@@ -134,16 +150,28 @@ def canonical_by_items(document: Document, name: str) -> bytes:
 
 
 def check_shape(data: bytes, limit_bytes: int) -> None:
-    """Refuse by size and by nesting before any parser sees the bytes. Raises DocumentError."""
+    """Refuse by size and by nesting before any parser sees the bytes. Raises ShapeError."""
     if len(data) > limit_bytes:
-        raise DocumentError(f"{len(data)} bytes where at most {limit_bytes} are read")
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
-        return
-    depth = 0
-    for bracket in _STRING.sub(b"", data).translate(None, _NO_BRACKETS):
-        depth += 1 if bracket in b"[{" else -1
-        if depth > MAX_DEPTH:
-            raise DocumentError(f"nested deeper than {MAX_DEPTH} levels")
+        raise ShapeError(f"{len(data)} bytes where at most {limit_bytes} are read")
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(_outside_strings(data)):
+        raise ShapeError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _outside_strings(data: bytes) -> bytes:
+    """JSON text without its strings, exact as far as it is JSON; what an unfinished string would hide is kept."""
+    if b"\\" in data:
+        data = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    parts = data.split(b'"')
+    return b"".join(parts[::2]) + (b"" if len(parts) % 2 else parts[-1])
+
+
+def _is_deep(text: bytes) -> bool:
+    """Whether brackets nest deeper than MAX_DEPTH anywhere."""
+    brackets = left = text.translate(_ONE_KIND, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        left = left.replace(b"[]", b"")  # The innermost level, wherever it is.
+    depths = accumulate(1 if bracket == _OPEN else -1 for bracket in brackets)
+    return bool(left) and max(depths, default=0) > MAX_DEPTH
 
 
 def _first_line(error: Exception) -> str:

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from qualify.errors import DocumentError
+from qualify.errors import DocumentError, ShapeError
 from qualify.evidence import layout
 from qualify.evidence.problems import Problem, ProblemError
 from qualify.gate import Measurement
 from qualify.judgement import JUDGEMENT, Rules, RunVerdict, SubjectVerdict, conclude, judge_subject
-from qualify.model import MAX_DOCUMENT_BYTES, Document, check_shape
+from qualify.model import Document
 from qualify.plan import Plan, Planned, RunRecord
 
 D = TypeVar("D", bound=Document)
@@ -30,11 +30,9 @@ Found = dict[str, tuple[Measurement, dict[str, bytes]]]
 def document(model: type[D], data: bytes, path: str) -> D:
     """The document in a file. Raises ProblemError: J06, M11, J12, or V07 for a format of another version."""
     try:
-        check_shape(data, MAX_DOCUMENT_BYTES)
-    except DocumentError as error:
-        raise ProblemError("J06", path, str(error)) from error
-    try:
         return model.parse(data)
+    except ShapeError as error:
+        raise ProblemError("J06", path, str(error)) from error
     except DocumentError as error:
         code = "V07" if _is_newer(model, data) else "J12" if error.__cause__ else "M11"
         raise ProblemError(code, path, str(error)) from error
