@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 
-from qualify import scratch
+from qualify import harnesses, scratch
 from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
 from qualify.children import Child, ChildLost, Job, Nursery
 from qualify.contract import Composed
@@ -26,7 +26,7 @@ from qualify.toolkits import Toolkit
 
 COMPILE_TIMEOUT_S = 60.0
 MAX_OBJECT_BYTES = 256 << 20
-#: The harnesses that were made in this process, by all that a compile worker is told and says: a second rig of a
+#: The harnesses that this process has, by all that a compile worker is told and says: a second rig of a
 #: toolkit need not wait for its own.
 _HARNESSES: dict[tuple[object, ...], tuple[bytes, ...]] = {}
 #: One compile worker of each job that waits in this process for the next rig. It has run no candidate's code.
@@ -64,13 +64,23 @@ class Compilers:
         return answer.model_copy(update={"toolkit_build": whole})
 
     def harness(self) -> tuple[bytes, ...]:
-        """The harness that measuring workers load, made once; empty where the device needs none. Raises RigError."""
+        """The harness that measuring workers load; empty where the device needs none. Raises RigError."""
         with self._harness_lock:
             if self._harness is None:
                 said, told = self.describe(), (*self._job.variables.items(), *self._job.tools.items())
-                key = self._job.name, said.version, said.toolkit_build, said.arch, *sorted(told)
-                self._harness = _HARNESSES[key] = _HARNESSES.get(key) or self._prepared()
+                key = (self._job.name, said.version, said.toolkit_build, said.arch, *map(str, sorted(told)))
+                self._harness = _HARNESSES[key] = _HARNESSES.get(key) or self._on_disk(harnesses.key(key))
             return self._harness
+
+    def _on_disk(self, key: str) -> tuple[bytes, ...]:
+        """The harness that an earlier process kept, or a new one."""
+        kept = harnesses.kept(key)
+        if kept is not None:
+            return (kept,)
+        made = self._prepared()
+        for data in made:
+            harnesses.keep(key, data)
+        return made
 
     def _prepared(self) -> tuple[bytes, ...]:
         try:

@@ -1,0 +1,90 @@
+"""Harnesses on disk: kept whole, and believed only where nobody can have changed them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qualify import harnesses
+from tests.house.tree import ROOT
+
+KEY, DATA = harnesses.key(["opencl", "3.0"]), b"machine code " * 100
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    harnesses.keep(KEY, DATA, tmp_path)
+    (found,) = (tmp_path / "harnesses").iterdir()
+    return found
+
+
+def test_what_was_kept_is_there_under_its_key_only(path: Path, tmp_path: Path) -> None:
+    assert harnesses.kept(KEY, tmp_path) == DATA
+    assert harnesses.kept(harnesses.key(["opencl", "3.1"]), tmp_path) is None
+    assert harnesses.key(["ab", "c"]) != harnesses.key(["a", "bc"])
+
+
+def _linked(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "one byte changed": lambda path: path.write_bytes(path.read_bytes().replace(b"code", b"Code", 1)),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
+    "empty": lambda path: path.write_bytes(b""),
+    "seal alone": lambda path: path.write_bytes(path.read_bytes()[:32]),
+    "writable by the group": lambda path: path.chmod(0o660),
+    "writable by all": lambda path: path.chmod(0o602),
+    "a link": _linked,
+    "a pipe": _fifo,
+    "not there": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_what_may_have_changed_is_not_believed_and_can_be_kept_again(damage: str, path: Path, tmp_path: Path) -> None:
+    DAMAGE[damage](path)
+    assert harnesses.kept(KEY, tmp_path) is None
+    harnesses.keep(KEY, DATA, tmp_path)
+    assert harnesses.kept(KEY, tmp_path) == DATA
+
+
+def test_where_nothing_can_be_kept_nothing_is(tmp_path: Path) -> None:
+    (tmp_path / "harnesses").write_text("a file where the folder would be")
+    harnesses.keep(KEY, DATA, tmp_path)
+    assert harnesses.kept(KEY, tmp_path) is None
+
+
+SESSION = """
+from qualify.bench import Rig
+with Rig.open("pocl-3.0") as rig, rig.measuring():
+    pass
+"""
+
+
+def test_a_process_keeps_a_harness_that_the_next_one_loads_and_makes_again_where_it_is_damaged(tmp_path: Path) -> None:
+    """The file's number tells one that was loaded from one that was made again."""
+
+    def session() -> tuple[int, bytes]:
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", SESSION], cwd=ROOT, env=environment, check=True)
+        (found,) = (tmp_path / "qualify/harnesses").iterdir()
+        return found.stat().st_ino, found.read_bytes()
+
+    number, data = session()
+    assert session() == (number, data)
+    (found,) = (tmp_path / "qualify/harnesses").iterdir()
+    found.write_bytes(data[:-1])
+    again = session()
+    assert len(again[1]) >= len(data) - 64
+    assert harnesses.kept(found.name, tmp_path / "qualify") == again[1][32:]
