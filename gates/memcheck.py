@@ -76,14 +76,23 @@ def checks(subject: Subject) -> frozenset[str]:
 
 
 def judge(subject: Subject, facts: MemcheckFacts, series: Series, settings: MemcheckSettings) -> Iterable[Check]:
-    """Every check of rule 1. Raises ValueError for facts that no measurement gives."""
+    """Every check of rule 2: every variant. Raises ValueError for facts that no measurement gives."""
+    return _judged(subject, facts, subject.variants)
+
+
+def first_judge(subject: Subject, facts: MemcheckFacts, series: Series, settings: MemcheckSettings) -> Iterable[Check]:
+    """Every check of rule 1, under which rows that lie apart were not looked at. Raises ValueError as `judge` does."""
+    return _judged(subject, facts, [variant for variant in subject.variants if variant != "strided"])
+
+
+def _judged(subject: Subject, facts: MemcheckFacts, variants: Sequence[Variant]) -> Iterator[Check]:
     known = TOOLS[subject.domain.runtime]
     if not known or [each.tool for each in facts.tools] != list(known):
         raise ValueError(f"{len(facts.tools)} tools that are not those of {subject.domain.runtime}")
     for each in facts.tools:
         _possible(each)
     positive = []
-    for check in _evidence(subject, facts.tools):
+    for check in _evidence(subject, facts.tools, variants):
         positive.append(check.holds is True)
         yield check
     for claim in sanitizers.CLAIMS:
@@ -103,7 +112,7 @@ def _possible(each: ToolRun) -> None:
         raise ValueError(f"{each.tool} cannot have said that")
 
 
-def _evidence(subject: Subject, tools: Sequence[ToolRun]) -> Iterator[Check]:
+def _evidence(subject: Subject, tools: Sequence[ToolRun], variants: Sequence[Variant]) -> Iterator[Check]:
     """What must be positively there before silence about errors means anything."""
     broken = [f"{each.tool}: {_end(each)}" for each in tools if _end(each) != _COMPLETE]
     versions = ", ".join(f"{each.tool} {each.version}" for each in tools)
@@ -111,8 +120,8 @@ def _evidence(subject: Subject, tools: Sequence[ToolRun]) -> Iterator[Check]:
     strange = [f"{each.tool}: {line}" for each in tools for line in each.strange[:1]]
     got = "; ".join(strange) or "every line"
     yield holds("understood", got, "every line of every report", verdict=not strange or None)
-    short = [f"{each.tool}: {lacking}" for each in tools if (lacking := _lacking(subject, each))]
-    count = len(_variants(subject)) * len(subject.candidate.launches)
+    short = [f"{each.tool}: {lacking}" for each in tools if (lacking := _lacking(subject, each, variants))]
+    count = len(variants) * len(subject.candidate.launches)
     got = "; ".join(short) or f"{count} of {count} under every tool"
     yield holds("launches", got, "every launch of every variant, to its end", verdict=not short or None)
     for each in tools:
@@ -132,9 +141,9 @@ def _end(each: ToolRun) -> str:
     return _COMPLETE if each.exit_code == 0 or not quiet else f"exit {each.exit_code} where it reports nothing"
 
 
-def _lacking(subject: Subject, each: ToolRun) -> str:
+def _lacking(subject: Subject, each: ToolRun, variants: Sequence[Variant]) -> str:
     """The first launch that is not on record as ended, or that Oclgrind counts too few work-items of; else nothing."""
-    want = [(variant, kernel) for variant in _variants(subject) for kernel in subject.candidate.kernels]
+    want = [(variant, kernel) for variant in variants for kernel in subject.candidate.kernels]
     if not want or len(each.launches) != len(want):
         return f"{len(each.launches)} launches of {len(want)}"
     for (variant, kernel), got in zip(want, each.launches, strict=True):
@@ -190,7 +199,8 @@ class MemcheckGate(Gate[MemcheckFacts, MemcheckSettings]):
     claim: ClassVar[str] = "A sanitizer that is seen to work finds no error in any access of any thread."
     runs_on: ClassVar[Literal["host", "device"]] = "device"
     rules: ClassVar[tuple[Rule[MemcheckFacts, MemcheckSettings], ...]] = (
-        Rule(1, MemcheckFacts, MemcheckSettings, checks, judge, FIXES),
+        Rule(1, MemcheckFacts, MemcheckSettings, checks, first_judge, FIXES),
+        Rule(2, MemcheckFacts, MemcheckSettings, checks, judge, FIXES),
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: MemcheckSettings) -> MemcheckFacts:
@@ -203,11 +213,6 @@ class MemcheckGate(Gate[MemcheckFacts, MemcheckSettings]):
         return MemcheckFacts(tools=tuple(runs))
 
 
-def _variants(subject: Subject) -> tuple[Variant, ...]:
-    """Those that one arena holds; a place of its own, as `strided` has, is not looked at by tools."""
-    return tuple(variant for variant in subject.variants if variant != "strided")
-
-
 # Measurement ---------------------------------------------------------------------------------------------------------
 
 
@@ -215,10 +220,10 @@ def _steps(subject: Subject, tool: str, seed: str) -> tuple[Step, ...]:
     """Each variant once on a set of its own, so that no output was written before; Oclgrind is asked after each."""
     told: tuple[Step, ...] = (Told(stream="report"), Told(stream="output")) if tool == OCLGRIND else ()
     plant: tuple[Step, ...] = (Plant(), *told) if tool == OCLGRIND else ()
-    steps: list[Step] = [*plant, program.arena(subject, len(_variants(subject)), seed)]
-    for number, variant in enumerate(_variants(subject)):
+    steps: list[Step] = [*plant, program.arena_of_each(subject, seed)]
+    for number, variant in enumerate(subject.variants):
         steps += program.values(subject, variant, split(seed, "inputs", variant), number)
-        steps += [program.run(subject, "candidate", number), *told]
+        steps += [program.run(subject, "candidate", number, variant), *told]
     return (*steps, *plant)
 
 
@@ -229,7 +234,7 @@ def _oclgrind(subject: Subject, made: Sanitized) -> ToolRun:
     launches: list[Launched] = []
     strange: list[str] = []
     findings: list[Finding] = []
-    for variant, (report, output) in zip(_variants(subject), between, strict=False):
+    for variant, (report, output) in zip(subject.variants, between, strict=False):
         said = sanitizers.oclgrind(report)
         counted, printed = sanitizers.counted(output)
         launches += [Launched(variant=variant, symbol=each.symbol, returned=each.returned) for each in counted]
@@ -245,7 +250,7 @@ def _compute_sanitizer(subject: Subject, tool: str, made: Sanitized) -> ToolRun:
     """Launches are on record where their steps are: the worker waits for each and reads its error."""
     launches = [
         Launched(variant=variant, symbol=kernel.symbol, returned=None)
-        for variant in _variants(subject)
+        for variant in subject.variants
         for kernel in subject.candidate.kernels
         if made.loss is None
     ]

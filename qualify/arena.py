@@ -5,7 +5,7 @@ Checked and timed runs and both arms use one layout; nothing about it tells a ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from qualify.contract import Argument, Variant
@@ -38,9 +38,18 @@ def layout(
     was promised is found out (R6.4). A buffer without elements has a valid place of its own. Raises ValueError for an
     alignment that is no power of two up to half of BASE_ALIGN_BYTES, KeyError for an unknown dtype.
     """
+    return _layout(arguments, [(number, variant) for number in order or range(sets)])
+
+
+def layout_of_each(arguments: Sequence[Argument], variants: Sequence[Variant], order: Sequence[int]) -> Layout:
+    """One set for each variant, placed as that one wants it, in `order`. Raises as `layout` does."""
+    return _layout(arguments, [(number, variants[number]) for number in order])
+
+
+def _layout(arguments: Sequence[Argument], sets: Iterable[tuple[int, Variant]]) -> Layout:
     placements: list[Placement] = []
     end = 0
-    for number in order or range(sets):
+    for number, variant in sets:
         for argument in arguments:
             if not argument.is_buffer:
                 continue
@@ -51,7 +60,7 @@ def layout(
             outer = tuple((n, stride * dtype.size_bytes) for n, stride in axes(argument, arguments, variant))
             placed = Placement(buffer=name, dtype=argument.dtype, offset_bytes=offset, size_bytes=size, axes=outer)
             placements.append(placed)
-            end = offset + placed.run_bytes + sum((n - 1) * stride for n, stride in outer)
+            end = offset + placed.span_bytes
     whole = -(-(end + ZONE_BYTES) // ZONE_BYTES) * ZONE_BYTES
     return Layout(size_bytes=whole, placements=tuple(placements))
 

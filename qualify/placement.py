@@ -30,6 +30,11 @@ class Placement(Document):
         """The elements that lie in a row."""
         return self.size_bytes // prod(count for count, _ in self.axes)
 
+    @property
+    def span_bytes(self) -> int:
+        """From the first element's start to the last one's end, with what lies between."""
+        return self.run_bytes + sum((count - 1) * stride for count, stride in self.axes)
+
     def runs(self) -> Iterator[int]:
         """Where each run starts, as an offset into the arena, in the order of the elements."""
         for index in product(*(range(count) for count, _ in self.axes)):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from qualify.arena import layout
+from qualify.arena import Layout, layout, layout_of_each
 from qualify.contract import Argument, Arm, PointerTable, TensorMap, Variant
 from qualify.domain import Runtime
 from qualify.fill import recipe
@@ -65,7 +65,21 @@ def arena(subject: Subject, sets: int, zone_seed: str, variant: Variant = "ordin
 
     The sets lie in a secret order: no address tells a set's number.
     """
-    made = layout(subject.arguments, sets, permutation(split(zone_seed, "places"), sets), variant=variant)
+    return _arena(subject, layout(subject.arguments, sets, _order(zone_seed, sets), variant=variant), sets, zone_seed)
+
+
+def arena_of_each(subject: Subject, zone_seed: str) -> Arena:
+    """One set for each variant, placed as that one wants it: for devices that watch kernels, and lay out no zones."""
+    sets = len(subject.variants)
+    made = layout_of_each(subject.arguments, subject.variants, _order(zone_seed, sets))
+    return _arena(subject, made, sets, zone_seed)
+
+
+def _order(zone_seed: str, sets: int) -> Sequence[int]:
+    return permutation(split(zone_seed, "places"), sets)
+
+
+def _arena(subject: Subject, made: Layout, sets: int, zone_seed: str) -> Arena:
     tables = tuple(_table(each, number) for number in range(sets) for each in subject.buffers("pointers"))
     return Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed=zone_seed, tables=tables)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qualify.arena import ZONE_BYTES, gaps, layout
-from qualify.contract import Argument, ArgumentKind
+from qualify.arena import ZONE_BYTES, gaps, layout, layout_of_each
+from qualify.contract import Argument, ArgumentKind, Stride
 from qualify.elements import DTYPES
 from qualify.placement import Placement
 
@@ -51,6 +51,19 @@ def test_sets_lie_in_the_order_that_is_asked_for() -> None:
     places = sorted(made.placements, key=lambda each: each.offset_bytes)
     assert [each.buffer for each in places] == ["x.2", "y.2", "x.0", "y.0", "x.1", "y.1"]
     assert made.size_bytes == layout([argument("x", 5), argument("y", 7)], 3).size_bytes
+
+
+def test_each_variant_has_a_set_placed_as_it_wants() -> None:
+    rows = argument("x", 15).model_copy(update={"shape": (3, 5)})
+    pitch = Argument(name="p", kind="scalar", dtype="int32", value="5", stride=Stride(of="x", axis=0))
+    made = layout_of_each([rows, pitch], ("ordinary", "strided"), (1, 0))
+    assert [(each.buffer, each.axes, each.span_bytes) for each in made.placements] == [
+        ("x.1", ((3, 28),), 76),
+        ("x.0", (), 60),
+    ]
+    edges = gaps(made.placements, made.size_bytes)
+    assert [end - start for start, end in edges if end - start < ZONE_BYTES] == [8, 8]
+    assert len(edges) == 5
 
 
 def test_a_scalar_has_no_place_and_an_empty_buffer_has_one() -> None:

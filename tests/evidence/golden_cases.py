@@ -19,7 +19,7 @@ from qualify.subject import Subject
 from qualify.timed import Span, TimedFacts
 from tests.evidence.goldens import Golden, of_facts
 from tests.gates.beds import Bed, bed, script
-from tests.gates.build import LIMITS, NoBench, arm, buffer, kernel, subject
+from tests.gates.build import LIMITS, NoBench, arm, buffer, kernel, matrices, subject
 from tests.gates.trials import Session
 
 Case = tuple[str, str, Callable[[], Golden]]
@@ -164,22 +164,27 @@ def _memcheck() -> Iterator[Case]:
     seen = tuple(PLANTED), tuple(PLANTED)
     outside: dict[str, Any] = {"found": 1, "findings": (Finding(claim="bounds", text="Invalid read of size 4; Kernel: add"),)}
 
-    def opencl(**changes: Any) -> Golden:
-        ended = Launched(variant="ordinary", symbol="add", returned=1000)
+    ended = Launched(variant="ordinary", symbol="add", returned=1000)
+    both = ended, ended.model_copy(update={"variant": "strided"})
+
+    def opencl(about: Subject | None = None, **changes: Any) -> Golden:
         own = {**whole, "planted": seen, "errors": None, "warnings": None, "launches": (ended,), **changes}
-        return of_facts("memcheck", subject("pocl-3.0"), MemcheckFacts(tools=(ToolRun(tool=OCLGRIND, **own),)), {}, {})
+        facts = MemcheckFacts(tools=(ToolRun(tool=OCLGRIND, **own),))
+        return of_facts("memcheck", about or subject("pocl-3.0"), facts, {}, {})
 
     def cuda(tool: str = "memcheck", **changes: Any) -> Golden:
-        ended = Launched(variant="ordinary", symbol="add", returned=None)
-        own = {**whole, "launches": (ended,)}
+        own = {**whole, "launches": (ended.model_copy(update={"returned": None}),)}
         tools = tuple(ToolRun(tool=name, **(own | changes if name == tool else own)) for name in TOOLS["cuda"])
         return of_facts("memcheck", subject("cuda-13.2"), MemcheckFacts(tools=tools), {}, {})
 
+    apart = subject("pocl-3.0", arguments=matrices(), variants=("ordinary", "strided"))
     hazard = Finding(claim="races", text="Warning: Race reported between Write access", warning=True)
     yield "memcheck", "passes", opencl
     yield "memcheck", "reads-past-the-end", lambda: opencl(**outside)
     yield "memcheck", "silent", lambda: opencl(planted=((), ()))
     yield "memcheck", "prints", lambda: opencl(unexplained=1, strange=("ERROR SUMMARY: 0 errors",))
+    yield "memcheck", "strided-passes", lambda: opencl(apart, launches=both)
+    yield "memcheck", "strided-left-out", lambda: opencl(apart)
     yield "memcheck", "cuda-passes", cuda
     yield "memcheck", "cuda-reads-past-the-end", lambda: cuda(errors=1, exit_code=86, **outside)
     yield "memcheck", "cuda-warning", lambda: cuda("racecheck", warnings=1, exit_code=86, found=1, findings=(hazard,))

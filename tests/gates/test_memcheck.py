@@ -54,14 +54,6 @@ def test_clean_tools_that_are_seen_to_work_pass() -> None:
     assert check(watched(), "races").got == "none by racecheck"
 
 
-def test_rows_that_lie_apart_are_not_looked_at() -> None:
-    apart = {"variants": (*VARIANTS, "strided")}
-    assert interpreted(OPENCL.model_copy(update=apart)).outcome == "pass"
-    assert watched(about=CUDA.model_copy(update=apart)).outcome == "pass"
-    strided = ENDED[0].model_copy(update={"variant": "strided"})
-    assert watched(about=CUDA.model_copy(update=apart), launches=(*ENDED, strided)).outcome == "inconclusive"
-
-
 def test_more_returns_than_work_items_pass_because_functions_return_too() -> None:
     more = (COUNTED[0], COUNTED[1].model_copy(update={"returned": 3000}))
     assert interpreted(launches=more).outcome == "pass"

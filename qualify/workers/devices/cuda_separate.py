@@ -63,19 +63,22 @@ class CudaSeparateDevice(SeparateDevice):
 
     def _allocate(self, place: Placement) -> None:
         try:
-            self._memory[place.buffer] = int(call(driver.cuMemAlloc, max(place.size_bytes, 1)))
+            self._memory[place.buffer] = int(call(driver.cuMemAlloc, max(place.span_bytes, 1)))
         except DriverError as error:
-            raise StepRefused(f"{place.buffer} of {place.size_bytes} bytes: {error}") from error
+            raise StepRefused(f"{place.buffer} of {place.span_bytes} bytes: {error}") from error
 
     def _write(self, place: Placement, data: bytes) -> None:
+        start, size = self._memory[place.buffer] - place.offset_bytes, place.run_bytes
+        runs = [data[at : at + size] for at in range(0, len(data), size)]  # Alive until all of them are on the board.
         try:
-            call(driver.cuMemcpyHtoDAsync, self._memory[place.buffer], data, len(data), self._stream)
+            for offset, run in zip(place.runs(), runs, strict=True):
+                call(driver.cuMemcpyHtoDAsync, start + offset, run, size, self._stream)
             call(driver.cuCtxSynchronize)
         except DriverError as error:
             raise StepRefused(f"{place.buffer} of {place.size_bytes} bytes: {error}") from error
 
-    def _read(self, place: Placement) -> bytes:
-        return _download(self._memory[place.buffer], place.size_bytes) if place.size_bytes else b""
+    def _copied(self, place: Placement) -> bytes:
+        return _download(self._memory[place.buffer], place.span_bytes)
 
     def _address(self, place: Placement) -> int:
         return self._memory[place.buffer]

@@ -59,9 +59,9 @@ class OclgrindDevice(SeparateDevice):
         self._kernels: dict[tuple[ArmName, str], Any] = {}
         self._buffers: dict[str, Any] = {}
         self._planted: Any = None
-        self._kept: list[
-            Any
-        ] = []  # What is freed gives its place to another buffer, of which the tool then knows less.
+        self._apart: Any = None
+        #: What is freed gives its place to another buffer, of which the tool then knows less.
+        self._kept: list[Any] = []
 
     def board(self) -> Board:
         """The interpreter as it describes itself; its version is the driver."""
@@ -70,12 +70,15 @@ class OclgrindDevice(SeparateDevice):
         return Board(name=self._device.name, uuid="oclgrind-0", driver=version, addressing="device", limits=limits)
 
     def canary(self) -> None:
-        """Compile the planted kernels; that their errors are reported is for the parent to see. Raises RigError."""
-        text = files(__package__).joinpath("planted.cl").read_text(encoding="ascii")
+        """Compile the harness's kernels; that planted errors are reported is for the parent to see. Raises RigError."""
+        self._planted, self._apart = self._own("planted.cl"), self._own("apart.cl")
+
+    def _own(self, name: str) -> Any:
+        text = files(__package__).joinpath(name).read_text(encoding="ascii")
         try:
-            self._planted = self._build(text, STANDARD)
+            return self._build(text, STANDARD)
         except StepRefused as error:
-            raise RigError(f"planted kernels: {error.error}", fix=_FIX) from error
+            raise RigError(f"{name}: {error.error}", fix=_FIX) from error
 
     def close(self) -> None:
         """Wait for the queue; memory goes with the process."""
@@ -90,9 +93,8 @@ class OclgrindDevice(SeparateDevice):
     def _plant(self) -> None:
         values = np.ones(_PLANTED_ITEMS, dtype=np.float32)
         for name in PLANTED:
-            y, a = (cl.Buffer(self._context, cl.mem_flags.READ_WRITE, values.nbytes) for _ in range(2))
-            self._kept += (y, a)
-            cl.enqueue_copy(self._queue, a, values).wait()
+            y, a = self._new_buffer(values.nbytes), self._new_buffer(values.nbytes)
+            self._copy_in(a, values)
             kernel = cl.Kernel(self._planted, name)
             kernel.set_args(y, a, np.int32(_PLANTED_ITEMS))
             size = (_PLANTED_ITEMS,)
@@ -128,18 +130,40 @@ class OclgrindDevice(SeparateDevice):
         raise StepRefused("object code, and Oclgrind interprets source")
 
     def _allocate(self, place: Placement) -> None:
-        with refusing(f"{place.buffer} of {place.size_bytes} bytes"):
-            self._buffers[place.buffer] = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(place.size_bytes, 1))
+        with refusing(f"{place.buffer} of {place.span_bytes} bytes"):
+            self._buffers[place.buffer] = self._new_buffer(max(place.span_bytes, 1))
+
+    def _new_buffer(self, size_bytes: int) -> Any:
+        self._kept.append(cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size_bytes))
+        return self._kept[-1]
 
     def _write(self, place: Placement, data: bytes) -> None:
         with refusing(f"{place.buffer} of {place.size_bytes} bytes"):
-            cl.enqueue_copy(self._queue, self._buffers[place.buffer], np.frombuffer(data, dtype=np.uint8)).wait()
+            if place.axes:
+                self._lay_apart(place, data)
+            else:
+                self._copy_in(self._buffers[place.buffer], np.frombuffer(data, dtype=np.uint8))
 
-    def _read(self, place: Placement) -> bytes:
-        memory = np.empty(place.size_bytes, dtype=np.uint8)
-        if place.size_bytes:
-            with refusing(f"{place.buffer} of {place.size_bytes} bytes"):
-                cl.enqueue_copy(self._queue, memory, self._buffers[place.buffer]).wait()
+    def _copy_in(self, buffer: Any, memory: np.ndarray[Any, Any]) -> None:
+        """All of a buffer: after a copy to a part of it the interpreter takes the rest for never written."""
+        cl.enqueue_copy(self._queue, buffer, memory).wait()
+
+    def _lay_apart(self, place: Placement, data: bytes) -> None:
+        """By a kernel of the harness, whose counts nobody asks for."""
+        starts = np.array([start - place.offset_bytes for start in place.runs()], dtype=np.uint64)
+        row, table = self._new_buffer(len(data)), self._new_buffer(starts.nbytes)
+        self._copy_in(row, np.frombuffer(data, dtype=np.uint8))
+        self._copy_in(table, starts)
+        kernel = cl.Kernel(self._apart, "lay_apart")
+        sizes = np.uint64(len(starts)), np.uint64(place.run_bytes)
+        kernel.set_args(self._buffers[place.buffer], row, table, *sizes)
+        cl.enqueue_nd_range_kernel(self._queue, kernel, (1,), (1,)).wait()
+        self.told(Told(stream="output"))
+
+    def _copied(self, place: Placement) -> bytes:
+        memory = np.empty(place.span_bytes, dtype=np.uint8)
+        with refusing(f"{place.buffer} of {place.span_bytes} bytes"):
+            cl.enqueue_copy(self._queue, memory, self._buffers[place.buffer]).wait()
         return memory.tobytes()
 
     def _run(self, step: Run) -> None:

@@ -1,6 +1,7 @@
-"""Devices under a sanitizer: every buffer an allocation of its own and exactly as large as its elements.
+"""Devices under a sanitizer: every buffer an allocation of its own, from its first element to the end of its last.
 
-What lies one element past such a buffer belongs to nobody, so a tool sees the access. There are no zones, nothing is
+What lies one element past such a buffer belongs to nobody, so a tool sees the access. Where elements lie apart, what
+is between them is never written, so a tool sees that it is read. There are no zones, nothing is
 poisoned or timed, and inputs come from the host, so that no kernel runs but the one in question.
 """
 
@@ -46,7 +47,11 @@ class SeparateDevice(Device):
 
     @abstractmethod
     def _write(self, place: Placement, data: bytes) -> None:
-        """Copy bytes from the host; never none."""
+        """Copy a buffer's elements from the host, and nothing to what lies between them; never none."""
+
+    @abstractmethod
+    def _copied(self, place: Placement) -> bytes:
+        """All of a buffer's allocation; never asked for an empty one."""
 
     def _arena(self, size_bytes: int, zone_seed: str) -> None:
         """There is no arena: its buffers are allocated one by one."""
@@ -55,6 +60,11 @@ class SeparateDevice(Device):
         elements = place.size_bytes // DTYPES[place.dtype].size_bytes
         if elements:
             self._write(place, generate(recipe, elements, size_bytes=place.size_bytes))
+
+    def _read(self, place: Placement) -> bytes:
+        memory = self._copied(place) if place.size_bytes else b""
+        starts = (start - place.offset_bytes for start in place.runs())
+        return b"".join(memory[start : start + place.run_bytes] for start in starts)
 
     # What a sanitizer's session has no use for ---------------------------------------------------------------------
 
