@@ -8,20 +8,23 @@ were both rewritten and hashed again, unless a later plan or an admission names 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from qualify.errors import Exit, UsageError
 from qualify.evidence import contents, history, layout, manifest
 from qualify.evidence.contents import Contents
 from qualify.evidence.files import below, folder
+from qualify.evidence.history import Records
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import EXITS, AuditOutcome, Problem, ProblemError, outcome_of
 from qualify.evidence.rejudge import document, rejudge
 from qualify.evidence.sources import against_sources
+from qualify.evidence.spread import spread
 from qualify.evidence.withdrawal import Withdrawal
 from qualify.judgement import Rules, RunVerdict
 from qualify.model import Document
@@ -34,15 +37,13 @@ STORE_ANCHOR = "unanchored: a rewrite of everything, history included, would not
 
 
 @dataclass(frozen=True)
-class RunAudit:
-    """What became of one run; `plan` and `verdict` are None where they cannot be read or derived."""
+class RunFindings:
+    """What is wrong with one run, and its record; digests are None where the file cannot be read."""
 
     run: str
     problems: tuple[Problem, ...]
-    plan: Plan | None
-    verdict: RunVerdict | None
-    plan_sha256: str | None
-    manifest_sha256: str | None
+    plan_sha256: str | None = None
+    manifest_sha256: str | None = None
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -56,10 +57,21 @@ class RunAudit:
 
 
 @dataclass(frozen=True)
-class StoreAudit:
+class RunAudit(RunFindings):
+    """What became of one run; `plan` and `verdict` are None where they cannot be read or derived."""
+
+    plan: Plan | None = None
+    verdict: RunVerdict | None = None
+
+
+R = TypeVar("R", bound=RunFindings)
+
+
+@dataclass(frozen=True)
+class StoreAudit(Generic[R]):
     """What became of a store: its sealed runs, those that were opened and never sealed, its history, withdrawals."""
 
-    runs: tuple[RunAudit, ...]
+    runs: tuple[R, ...]
     opened: tuple[str, ...]
     heads: tuple[str, ...]
     problems: tuple[Problem, ...]
@@ -88,15 +100,51 @@ def verify_run(path: Path, gates: Mapping[str, Rules]) -> RunAudit:
         with folder(str(place), place.name) as at:
             return _audit(at, place.name, gates)
     except ProblemError as error:
-        return RunAudit(place.name, (error.problem,), None, None, None, None)
+        return RunAudit(place.name, (error.problem,))
 
 
-def verify_store(root: Path, gates: Mapping[str, Rules]) -> StoreAudit:
+def verify_runs(paths: Sequence[Path], gates: Mapping[str, Rules]) -> tuple[RunFindings, ...]:
+    """Verify runs as `verify_run` does, side by side, a process a core."""
+    for path in paths:
+        _place(path, "a sealed run")
+    return _side_by_side(len(paths), lambda number: verify_run(paths[number], gates))
+
+
+def verify_store(root: Path, gates: Mapping[str, Rules]) -> StoreAudit[RunAudit]:
     """Verify every sealed run of a store and its history. Raises UsageError if there is no such folder."""
+    return _verify_store(root, lambda at, found: tuple(_audit_in_store(at, run, found, gates) for run in found.runs))
+
+
+def verify_store_side_by_side(root: Path, gates: Mapping[str, Rules]) -> StoreAudit[RunFindings]:
+    """Verify a store as `verify_store` does, its runs side by side, a process a core; plans and verdicts stay there."""
+
+    def audit(at: int, found: Records) -> tuple[RunFindings, ...]:
+        return _side_by_side(len(found.runs), lambda number: _audit_in_store(at, found.runs[number], found, gates))
+
+    return _verify_store(root, audit)
+
+
+def _side_by_side(count: int, audit: Callable[[int], RunFindings]) -> tuple[RunFindings, ...]:
+    return tuple(map(_from_bytes, spread(lambda number: _to_bytes(audit(number)), count)))
+
+
+def _to_bytes(found: RunFindings) -> bytes:
+    """JSON that names of files survive which are no text."""
+    problems = [(problem.path, problem.code, problem.message) for problem in found.problems]
+    return json.dumps((found.run, problems, found.plan_sha256, found.manifest_sha256)).encode("ascii")
+
+
+def _from_bytes(data: bytes) -> RunFindings:
+    run, problems, plan_sha256, manifest_sha256 = json.loads(data)
+    return RunFindings(run, tuple(Problem(*problem) for problem in problems), plan_sha256, manifest_sha256)
+
+
+def _verify_store(root: Path, audit: Callable[[int, Records], tuple[R, ...]]) -> StoreAudit[R]:
     place = _place(root, "an evidence store")
     try:
         with folder(str(place), place.name) as at:
-            return _audit_store(at, gates)
+            found = history.records(at)
+            return _with_history(found, audit(at, found))
     except ProblemError as error:
         return StoreAudit((), (), (), (error.problem,))
 
@@ -109,9 +157,7 @@ def _place(path: Path, what: str) -> Path:
     return place
 
 
-def _audit_store(at: int, gates: Mapping[str, Rules]) -> StoreAudit:
-    found = history.records(at)
-    audits = tuple(_audit_in_store(at, run, found.opened.get(run), gates) for run in found.runs)
+def _with_history(found: Records, audits: tuple[R, ...]) -> StoreAudit[R]:
     graph, problems = history.history(found, {audit.run: audit.manifest_sha256 for audit in audits})
     problems += found.problems
     if not any(problem.outcome == "unknown" for problem in problems) and not any(map(_is_hidden, audits)):
@@ -122,24 +168,23 @@ def _audit_store(at: int, gates: Mapping[str, Rules]) -> StoreAudit:
     return StoreAudit(audits, opened, graph.heads, tuple(sorted(problems)), graph.withdrawn)
 
 
-def _is_hidden(audit: RunAudit) -> bool:
+def _is_hidden(audit: RunFindings) -> bool:
     """Whether a run's manifest is there and cannot be read: then nothing is known to be gone."""
     return audit.manifest_sha256 is None and audit.outcome == "unknown"
 
 
-def _audit_in_store(at: int, run: str, opened: bytes | None, gates: Mapping[str, Rules]) -> RunAudit:
+def _audit_in_store(at: int, run: str, found: Records, gates: Mapping[str, Rules]) -> RunAudit:
     """Verify a run of a store: as a stranger would, and against the plan that was opened, where that can be read."""
     try:
         with below(at, f"{layout.RUNS}/{run}") as handle:
             audit = _audit(handle, run, gates)
     except ProblemError as error:
-        return RunAudit(run, (error.problem,), None, None, None, None)
+        return RunAudit(run, (error.problem,))
+    opened = found.opened.get(run)
     if opened is None or audit.plan_sha256 in (None, hashlib.sha256(opened).hexdigest()):
         return audit
     changed = Problem(layout.PLAN, "V06", f"it is not {layout.OPENED}/{run}.json")
-    return RunAudit(
-        run, (*audit.problems, changed), audit.plan, audit.verdict, audit.plan_sha256, audit.manifest_sha256
-    )
+    return replace(audit, problems=(*audit.problems, changed))
 
 
 def _audit(at: int, name: str, gates: Mapping[str, Rules]) -> RunAudit:

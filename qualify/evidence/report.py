@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from qualify.errors import Exit, worst
-from qualify.evidence.audit import RUN_ANCHOR, STORE_ANCHOR, RunAudit, verify_run, verify_store
+from qualify.evidence.audit import (
+    RUN_ANCHOR,
+    STORE_ANCHOR,
+    RunFindings,
+    verify_runs,
+    verify_store_side_by_side,
+)
 from qualify.evidence.problems import Problem, printable
 from qualify.garbage import uncollected
 from qualify.judgement import Rules
@@ -15,7 +21,7 @@ from qualify.judgement import Rules
 def print_runs(runs: Iterable[Path], gates: Mapping[str, Rules]) -> Exit:
     """Verify and print single runs; the exit code of the worst. Raises UsageError if one is not there."""
     with uncollected():
-        audits = [verify_run(run, gates) for run in runs]
+        audits = verify_runs(tuple(runs), gates)
     for audit in audits:
         _print_run(audit)
         print(f"  {RUN_ANCHOR}")
@@ -25,7 +31,7 @@ def print_runs(runs: Iterable[Path], gates: Mapping[str, Rules]) -> Exit:
 def print_store(root: Path, gates: Mapping[str, Rules]) -> Exit:
     """Verify and print a store; NOTHING_SELECTED if nothing was ever opened in it. Raises UsageError without one."""
     with uncollected():
-        store = verify_store(root, gates)
+        store = verify_store_side_by_side(root, gates)
     for audit in store.runs:
         _print_run(audit)
     for run in store.opened:
@@ -42,7 +48,7 @@ def print_store(root: Path, gates: Mapping[str, Rules]) -> Exit:
     return store.exit
 
 
-def _print_run(audit: RunAudit) -> None:
+def _print_run(audit: RunFindings) -> None:
     print(printable(f"{audit.run}: {audit.outcome}"))
     _print_problems(audit.problems)
 

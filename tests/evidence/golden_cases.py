@@ -162,7 +162,10 @@ def _memcheck() -> Iterator[Case]:
     whole: dict[str, Any] = {"version": "1", "ended": "complete", "exit_code": 0, "found": 0, "findings": ()}
     whole |= {"unexplained": 0, "strange": (), "planted": (), "errors": 0, "warnings": 0}
     seen = tuple(PLANTED), tuple(PLANTED)
-    outside: dict[str, Any] = {"found": 1, "findings": (Finding(claim="bounds", text="Invalid read of size 4; Kernel: add"),)}
+    outside: dict[str, Any] = {
+        "found": 1,
+        "findings": (Finding(claim="bounds", text="Invalid read of size 4; Kernel: add"),),
+    }
 
     ended = Launched(variant="ordinary", symbol="add", returned=1000)
     both = ended, ended.model_copy(update={"variant": "strided"})

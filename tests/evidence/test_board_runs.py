@@ -16,23 +16,23 @@ TOOLKITS = {"cuda-12.8", "cuda-13.0", "cuda-13.2"}
 
 
 @pytest.fixture(scope="module")
-def found() -> audit.StoreAudit:
+def found() -> audit.StoreAudit[audit.RunAudit]:
     """All of evidence/ judged again, once for every test here."""
     return audit.verify_store(EVIDENCE, RULES)
 
 
-def test_every_committed_run_verifies_and_is_judged_the_same(found: audit.StoreAudit) -> None:
+def test_every_committed_run_verifies_and_is_judged_the_same(found: audit.StoreAudit[audit.RunAudit]) -> None:
     assert found.outcome == "verified", sorted(str(problem) for run in found.runs for problem in run.problems)
     assert {run.plan.domain.toolkit for run in found.runs if run.plan} == TOOLKITS
 
 
-def test_losers_and_runs_that_were_killed_are_still_there(found: audit.StoreAudit) -> None:
+def test_losers_and_runs_that_were_killed_are_still_there(found: audit.StoreAudit[audit.RunAudit]) -> None:
     outcomes = {subject.outcome for run in found.runs if run.verdict for subject in run.verdict.subjects}
     assert {"pass", "fail"} <= outcomes
     assert len(found.opened) == 2
 
 
-def test_promotions_rest_on_every_gate_of_the_graph(found: audit.StoreAudit) -> None:
+def test_promotions_rest_on_every_gate_of_the_graph(found: audit.StoreAudit[audit.RunAudit]) -> None:
     """Of each operation that was promoted on the board some candidate passed all gates, memcheck and timing too."""
     promoted = [run for run in found.runs if run.plan and run.verdict and run.plan.command == "promote"]
     assert {run.plan.operation for run in promoted if run.plan} == {"column_sum", "softmax", "transpose"}

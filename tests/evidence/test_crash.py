@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qualify.errors import RigError
-from qualify.evidence.audit import StoreAudit, verify_store
+from qualify.evidence.audit import RunAudit, StoreAudit, verify_store
 from qualify.evidence.store import Store
 from tests.evidence.small import GATES, RUN, write_run
 
@@ -30,7 +30,7 @@ def stage(root: Path) -> int:
     """How far the run got; fails unless the store verifies and no half of a run is in it."""
     if not root.exists():
         return ABSENT
-    audit: StoreAudit = verify_store(root, GATES)
+    audit: StoreAudit[RunAudit] = verify_store(root, GATES)
     assert audit.outcome == "verified", audit
     listed = {entry.plan.run: entry.sealed for entry in Store(root).listing()}
     assert listed == {**dict.fromkeys(audit.opened, False), **{run.run: True for run in audit.runs}}
