@@ -8,6 +8,7 @@ devices compares them. Callers use `qualify.fill`, which imports this module onl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -23,7 +24,7 @@ Fixed = np.ndarray[Any, np.dtype[np.int64]]
 NORMAL_CENTRE = 12 * 65535 // 2
 #: One element in this many takes a special value.
 SPECIAL_EVERY = 8
-_CHUNK_ELEMENTS = 1 << 16  # Temporaries of half a megabyte stay in the second-level cache.
+_CHUNK_ELEMENTS = 1 << 15  # Temporaries of half a megabyte stay in the second-level cache.
 _PHILOX_M = (0xD2511F53, 0xCD9E8D57)
 _PHILOX_W = (0x9E3779B9, 0xBB67AE85)
 _MIX_STEP = 0x9E3779B97F4A7C15
@@ -32,6 +33,7 @@ _MASK = (1 << 64) - 1
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
 
 
+@cache
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The numpy (or ml_dtypes) type of a dtype. Raises KeyError for an unknown one."""
     name = DTYPES[dtype].name
@@ -54,6 +56,7 @@ def poison(recipe: Poison, size_bytes: int) -> bytes:
     return (~words if recipe.complement else words).tobytes()[:size_bytes]
 
 
+@cache
 def poison_masks(dtype: str) -> tuple[int, int]:
     """The top exponent bits and the bits below them in 8 bytes of elements; both 0 where nothing is forced."""
     kind = DTYPES[dtype]
@@ -82,8 +85,11 @@ def _mix(seed: int, first: int, count: int) -> Words:
 # Values --------------------------------------------------------------------------------------------------------------
 
 
-def philox(seed: str, index: Words, block: int) -> tuple[Words, Words, Words, Words]:
-    """Philox4x32-10: four 32-bit words an index, in uint64. Counter (index low, index high, block, 0), key the seed."""
+def philox(seed: str, index: Words, block: int | Words) -> tuple[Words, Words, Words, Words]:
+    """Philox4x32-10: four 32-bit words an index, in uint64. Counter (index low, index high, block, 0), key the seed.
+
+    A column of blocks gives a row of each word for each of them.
+    """
     shift, low = np.uint64(32), np.uint64(_LOW)
     key = int(seed, 16)
     k0, k1 = key & _LOW, key >> 32
@@ -129,9 +135,9 @@ def _uniform(values: Values, index: Words) -> Fixed:
 
 def _normal(values: Values, index: Words) -> Fixed:
     """The floor of base + scale * centred sum / 65,536; the product is split to stay within 64 bits."""
-    words = (*philox(values.seed, index, 0), *philox(values.seed, index, 1)[:2])
+    c0, c1, c2, c3 = philox(values.seed, index, np.array([[0], [1]], dtype=np.uint64))
     total = np.zeros_like(index)
-    for word in words:
+    for word in (*c0, *c1, c2[0], c3[0]):
         total += (word & np.uint64(0xFFFF)) + (word >> np.uint64(16))
     centred = total.astype(np.int64) - np.int64(NORMAL_CENTRE)
     whole, part = np.int64(values.scale >> 16), np.int64(values.scale & 0xFFFF)

@@ -7,6 +7,7 @@ happened.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +46,7 @@ from qualify.workers.devices.base import Device
 from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
 from qualify.workers.devices.segments import poison_of, rows
 from qualify.workers.devices.simulated_kernels import Beside, Call, execute
-from qualify.workers.devices.simulated_memory import Memory, digest_of, elements
+from qualify.workers.devices.simulated_memory import Memory, digests_of, elements
 from qualify.workers.virtual import BOARD, LIMITS, Entry, Script
 
 _TRACED = 10_000  # Operations that a trace keeps: some hundred windows, and a message under a megabyte.
@@ -82,6 +83,7 @@ class SimulatedDevice(Device):
         super().__init__()
         self._memory: Memory = np.zeros(0, dtype=np.uint8)
         self._pattern: Memory = self._memory
+        self._outside = np.zeros(0, dtype=np.bool_)
         self._shared: Memory = np.zeros(64, dtype=np.uint8)
         self._entries: dict[tuple[ArmName, str], Entry] = {}
         self._launched: Counter[tuple[ArmName, str]] = Counter()
@@ -125,6 +127,9 @@ class SimulatedDevice(Device):
         self._trace_of(f"arena {size_bytes}")
         self._pattern = np.frombuffer(zone_bytes(zone_seed, 0, size_bytes), dtype=np.uint8)
         self._memory = self._pattern.copy()
+        self._outside = np.zeros(size_bytes, dtype=np.bool_)
+        for start, end in self._gaps:
+            self._outside[start:end] = True
 
     def _at(self, place: Placement) -> Memory:
         return elements(self._memory, in_a_row(place))
@@ -143,16 +148,12 @@ class SimulatedDevice(Device):
     def _digest(self, places: Sequence[Placement]) -> tuple[str, ...]:
         for place in places:
             self._trace_of(f"digest {place.buffer}")
-        return tuple(digest_of(elements(self._memory, place).reshape(-1)) for place in places)
+        return digests_of([elements(self._memory, place).reshape(-1) for place in places])
 
     def _zones(self) -> Damage:
         self._trace_of("zones")
-        wrong = [
-            start + int(at)
-            for start, end in self._gaps
-            for at in np.flatnonzero(self._memory[start:end] != self._pattern[start:end])
-        ]
-        return Damage(bytes=len(wrong), first_offset=min(wrong, default=None))
+        wrong = np.flatnonzero((self._memory != self._pattern) & self._outside)
+        return Damage(bytes=len(wrong), first_offset=int(wrong[0]) if len(wrong) else None)
 
     def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
         self._trace_of(f"unwritten {place.buffer}")
@@ -241,7 +242,8 @@ class SimulatedDevice(Device):
         """The script's time with seeded noise (twelve summed words) and drift; the same steps give the same time."""
         self._ticks += 1
         words = blake3(f"{seed} {self._ticks}".encode()).digest(length=24)
-        centred = sum(int.from_bytes(words[at : at + 2], "little") for at in range(0, 24, 2)) - 12 * 65535 // 2
+        total: int = sum(struct.unpack("<12H", words))
+        centred = total - 12 * 65535 // 2
         ppm = 1_000_000 + entry.noise_ppm * centred // 65536 + entry.drift_ppm_per_s * self._clock_ns // 10**9
         return max(entry.pass_ns * ppm // 1_000_000, 1)
 

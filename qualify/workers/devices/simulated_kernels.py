@@ -55,7 +55,7 @@ class Call:
         with np.errstate(all="ignore"):
             total = arrays[0].copy()
             for other in arrays[1:]:
-                total = (total + other).astype(total.dtype)
+                total = (total + other).astype(total.dtype, copy=False)
         return total[: len(self.array(self.out))]
 
 
