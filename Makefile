@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Every process of a test would compile all that it imports again; workers, whose environment is clean, do not ask.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first Python on PATH that runs and is 3.11 or newer; `make test PYTHON=python3.12 VENV=.venv-3.12` picks another.
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
