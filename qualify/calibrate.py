@@ -84,7 +84,7 @@ class Calibration:
 
     runs: list[tuple[Path, Plan, RunVerdict]] = field(default_factory=list)
     boards: dict[str, tuple[Board, Figures]] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, RigError] = field(default_factory=dict)
     rig_errors: list[tuple[str, str]] = field(default_factory=list)
     interrupted: bool = False
 
@@ -141,11 +141,11 @@ class _Calibrating:
         try:
             rig = Rig.open(wanted.toolkit, wanted.arch)
         except RigError as error:
-            self.done.absent[str(wanted)] = f"{error.args[0]} ({error.fix})"
+            self.done.absent[str(wanted)] = error
             return
         with rig:
             if rig.board is None:
-                self.done.absent[str(wanted)] = f"{rig.lacking.args[0]} ({rig.lacking.fix})"
+                self.done.absent[str(wanted)] = rig.lacking
                 return
             for item in self.cohorts:
                 self._operation(item, Domain(toolkit=wanted.toolkit, arch=rig.domain_arch), rig, rig.board)

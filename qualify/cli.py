@@ -88,8 +88,8 @@ def screen(
     _show_runs(screened.runs, as_json=as_json)
     for note in screened.notes:
         print(show.printable(note), file=sys.stderr)
-    for name, why in screened.absent.items():
-        print(f"{name} is not here: {why}", file=sys.stderr)
+    for text in show.absent(screened.absent):
+        print(text, file=sys.stderr)
     for text in show.rig_errors(screened.rig_errors):
         print(f"rig error: {text}", file=sys.stderr)
     raise typer.Exit(screened.exit_code(fail_on_reject=fail_on_reject))
@@ -145,8 +145,8 @@ def calibrate(
     _show_runs(done.runs, as_json=as_json)
     for line in done.lines():
         print(show.printable(line), file=sys.stderr if as_json else sys.stdout)
-    for name, why in done.absent.items():
-        print(f"{name} is not here: {why}", file=sys.stderr)
+    for text in show.absent(done.absent):
+        print(text, file=sys.stderr)
     for text in show.rig_errors(done.rig_errors):
         print(f"rig error: {text}", file=sys.stderr)
     raise typer.Exit(done.exit_code())
@@ -168,8 +168,8 @@ def compare(
 
     request = Request(find_workspace(workspace), operation, domain, frozenset(cell or ()))
     done = run(request, show.Readings(as_json=as_json))
-    for text in (*done.unread, *(f"{name} is not here: {why}" for name, why in done.absent.items())):
-        print(show.printable(text), file=sys.stderr)
+    for text in (*map(show.printable, done.unread), *show.absent(done.absent)):
+        print(text, file=sys.stderr)
     raise typer.Exit(done.exit_code())
 
 

@@ -113,7 +113,7 @@ class Compared:
 
     readings: list[ComparatorReading] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, RigError] = field(default_factory=dict)
 
     def exit_code(self) -> Exit:
         """The command's exit code: a comparator without a reading is what this machine cannot do."""
@@ -147,7 +147,7 @@ def compare(request: Request, listener: Listener) -> Compared:
         try:
             rig = Rig.open(wanted.toolkit, wanted.arch)
         except RigError as error:
-            done.absent[str(wanted)] = f"{error.args[0]} ({error.fix})"
+            done.absent[str(wanted)] = error
             continue
         with rig:
             _domain(request, item, rig, done, listener)
@@ -172,7 +172,7 @@ def _domain(request: Request, item: cohort.Cohort, rig: Rig, done: Compared, lis
     if not chosen:
         return
     if rig.board is None:
-        done.absent[str(domain)] = f"{rig.lacking.args[0]} ({rig.lacking.fix})"
+        done.absent[str(domain)] = rig.lacking
         return
     for subject in served(request, item, domain, rig):
         for row, source in chosen:

@@ -364,7 +364,12 @@ def _source_blake3(gate: Gate[Any, Any]) -> str:
     return content(Path(inspect.getfile(type(gate))).read_bytes())
 
 
-def nowhere(absent: Mapping[str, str]) -> RigError:
-    """No planned domain is here; `absent` says of each by name why not."""
-    why = "; ".join(f"{name}: {text}" for name, text in absent.items())
-    return RigError(f"no planned domain is here: {why}", fix="run where one of these domains is")
+def nowhere(absent: Mapping[str, RigError]) -> RigError:
+    """No planned domain is here: the reason of each, and the fix that all of them have, or each its own."""
+    fixes = {error.fix for error in absent.values()}
+    if len(fixes) == 1:
+        why, fix = [f"{name}: {error.args[0]}" for name, error in absent.items()], fixes.pop()
+    else:
+        why = [f"{name}: {error.args[0]} ({error.fix})" for name, error in absent.items()]
+        fix = f"run where one of these domains is, or plan another domain in {PIPELINES}"
+    return RigError(f"no planned domain is here: {'; '.join(why)}", fix=fix)

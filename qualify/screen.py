@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from qualify.live import standings
 from qualify.plan import Plan
 from qualify.running import Task, begin, finish
 from qualify.standing import closed
-from qualify.workspace import PIPELINES, check_operation, evidence_root, operations
+from qualify.workspace import check_operation, evidence_root, operations
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Screened:
     """What a screen left: sealed runs with their verdicts, domains that are not here, closed incumbents, errors."""
 
     runs: list[tuple[Path, Plan, RunVerdict]] = field(default_factory=list)
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, RigError] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     rig_errors: list[tuple[str, str]] = field(default_factory=list)
     interrupted: bool = False
@@ -74,18 +73,10 @@ def screen(request: Request, gates: Gates, progress: Progress) -> Screened:
             return screening.screened
     screened = screening.screened
     if not screened.runs and screened.absent:
-        raise _nowhere(screening.lacking)
+        raise pipeline.nowhere(screened.absent)
     if not screened.runs:
         raise NothingSelected("the filters leave no subject", fix="name other cells, routes or domains")
     return screened
-
-
-def _nowhere(lacking: Mapping[str, RigError]) -> RigError:
-    """No planned domain is here: the one reason with its own fix, or all of them."""
-    why = "; ".join(f"{name}: {error.args[0]}" for name, error in lacking.items())
-    fixes = {error.fix for error in lacking.values()}
-    other = f"run where one of these domains is, or plan another domain in {PIPELINES}"
-    return RigError(f"no planned domain is here: {why}", fix=fixes.pop() if len(fixes) == 1 else other)
 
 
 class _Screening:
@@ -94,7 +85,6 @@ class _Screening:
     def __init__(self, request: Request, gates: Gates, progress: Progress) -> None:
         self.request, self.gates, self.progress = request, gates, progress
         self.screened = Screened()
-        self.lacking: dict[str, RigError] = {}
         self.pipelines = pipeline.load(request.workspace)
         names = _selected_operations(request)
         self.cohorts = [cohort.load(request.workspace, name, candidates=request.candidates) for name in names]
@@ -105,23 +95,18 @@ class _Screening:
         try:
             rig = Rig.open(wanted.toolkit, wanted.arch)
         except RigError as error:
-            self._absent(wanted, error)
+            self.screened.absent[str(wanted)] = error
             return
         with rig:
             domain = Domain(toolkit=wanted.toolkit, arch=rig.domain_arch)
             lacking = self._unmeasured(domain, rig)
             if lacking is not None:
-                self._absent(wanted, lacking)
+                self.screened.absent[str(wanted)] = lacking
                 return
             for item in self.cohorts:
                 self._operation(item, domain, rig)
                 if self.screened.interrupted:
                     return
-
-    def _absent(self, wanted: pipeline.PlannedDomain, error: RigError) -> None:
-        """One line on why a domain is not here, with what to do."""
-        self.lacking[str(wanted)] = error
-        self.screened.absent[str(wanted)] = f"{error.args[0]} ({error.fix})"
 
     def _unmeasured(self, domain: Domain, rig: Rig) -> RigError | None:
         """Why a rig cannot run what was asked for: gates on a device, and no board. Host gates need none."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from qualify.engine import Gates
+from qualify.errors import RigError
 from qualify.judgement import GateVerdict, RunVerdict, SubjectVerdict
 from qualify.plan import Plan, Planned
 from qualify.verdict import Check, Verdict
@@ -202,6 +203,12 @@ def _where(found: list[SubjectVerdict], subjects: tuple[SubjectVerdict, ...]) ->
     if len(found) > 1 and found == [subject for subject in subjects if subject.route in routes]:
         return f"{', '.join(sorted(routes))} in every cell"
     return ", ".join(f"{subject.cell}/{subject.route}" for subject in found)
+
+
+def absent(domains: Mapping[str, RigError]) -> Iterable[str]:
+    """One line on each domain that is not here: why, and what to do."""
+    for name, error in domains.items():
+        yield printable(f"{name} is not here: {error.args[0]} ({error.fix})")
 
 
 def rig_errors(found: Iterable[tuple[str, str]]) -> Iterable[str]:

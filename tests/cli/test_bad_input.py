@@ -158,6 +158,21 @@ def test_no_opencl_device_is_the_rigs_error(tmp_path: Path) -> None:
     refused(workspace.screen(environment={"OCL_ICD_VENDORS": str(tmp_path / "none")}), 4, "OpenCL")
 
 
+@pytest.mark.parametrize("command", [("screen",), ("calibrate",), ("compare", "add")], ids=lambda command: command[0])
+def test_no_domain_here_is_the_rigs_error_with_every_fix(command: tuple[str, ...], workspace: Workspace) -> None:
+    planned = "{toolkit: simulated-1.0, arch: native}"
+    absent = [f"{{toolkit: cuda-{release}, arch: sm_90}}" for release in ("8.8", "9.9")]
+    workspace.replace("pipelines.yaml", planned, absent[0])
+    done = workspace.here(*command)
+    refused(done, 4, "no planned domain is here: cuda-8.8/sm_90: expected cuda-8.8 here, found cuda-")
+    assert done.err.endswith("fix: qualify toolkits install 8.8\n")
+    workspace.replace("pipelines.yaml", absent[0], "\n  - ".join(absent))
+    done = workspace.here(*command)
+    refused(done, 4, "cuda-8.8/sm_90: expected ", "(qualify toolkits install 8.8)", "(qualify toolkits install 9.9)")
+    assert done.err.endswith("fix: run where one of these domains is, or plan another domain in pipelines.yaml\n")
+    assert not workspace.opened()
+
+
 def test_no_space_while_sealing_keeps_the_plan_and_no_run(screened: Workspace) -> None:
     sizes = {file.name: file.stat().st_size for file in sorted(screened.sealed()[0].rglob("*")) if file.is_file()}
     others = max(size for name, size in sizes.items() if name != "verdict.json")
