@@ -1,6 +1,7 @@
 """Admissions: which route serves a cell in a domain, what was true when it was admitted, and whether it still is.
 
-`cohorts/<operation>/admissions/<toolkit>--<arch>.json` holds `{cell: [admission, ...]}`, the newest last and in force.
+`cohorts/<operation>/admissions/<toolkit>--<arch>.json` holds `{cell: [admission, ...]}`, the newest last and in force
+(`in_force` says which, where several boards have admissions of one route).
 The file only grows; what is in it is never changed. An admission is a predicate over the live workspace (R12.2):
 anything that is not what was admitted closes it, and the difference says which fragment moved.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -117,6 +119,11 @@ class Admission(Document):
     admitted_utc: str
 
     @property
+    def board_name(self) -> str:
+        """The board that it was made on."""
+        return self.board.name if self.board else "unknown"
+
+    @property
     def route(self) -> str:
         """The admitted route."""
         return self.subject.candidate.route
@@ -163,6 +170,19 @@ class Admission(Document):
 
 
 Admissions = Mapping[str, tuple[Admission, ...]]
+
+
+def in_force(of_cell: tuple[Admission, ...], board: str | None = None) -> tuple[Admission, ...]:
+    """What may be in force of a cell's admissions, the first that holds being so.
+
+    The newest says which route that is. Right before it may stand admissions of the same bytes on other boards: first
+    comes that of `board`, then those with a time, then the newer one. So bits take no place from a time.
+    """
+    identity = of_cell[-1].subject.candidate.identity
+    boards: dict[str, Admission] = {}
+    for each in takewhile(lambda one: one.subject.candidate.identity == identity, reversed(of_cell)):
+        boards.setdefault(each.board_name, each)
+    return tuple(sorted(boards.values(), key=lambda each: (each.board_name != board, each.kind == "proven")))
 
 
 # The file -----------------------------------------------------------------------------------------------------------

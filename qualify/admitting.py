@@ -1,4 +1,4 @@
-"""From a promotion that passed to admissions: kind, bound, counts, digests on public inputs (R6.5, R11.1, R12.1)."""
+"""From a run that passed to admissions: kind, bound, counts, digests on public inputs (R6.5, R11.1, R12.1)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 
 from qualify import program
 from qualify.admission import Admission, Counts, Parts, PublicOutputs, Side
@@ -41,11 +42,17 @@ def winners(finished: Finished) -> tuple[tuple[Subject, SubjectVerdict], ...]:
     for planned in finished.plan.subjects:
         subject, verdict = planned.subject, verdicts[planned.subject.key]
         timed, figure = _shown(finished.plan, verdict)
-        if subject.role == "candidate" and verdict.outcome == "pass" and (timed or not subject.cell.timed):
+        passed = subject.role == "candidate" and verdict.outcome == "pass"
+        if passed and (timed or _kind(finished.plan, subject) == "proven"):
             bound = Fraction(figure or 0)
             if subject.cell.id not in best or bound > best[subject.cell.id][0]:
                 best[subject.cell.id] = bound, subject, verdict
     return tuple((subject, verdict) for _, subject, verdict in best.values())
+
+
+def _kind(plan: Plan, subject: Subject) -> Literal["measured", "proven"]:
+    """What a pass is worth: a time only where one was promised, of a timed cell in a promotion."""
+    return "measured" if subject.cell.timed and plan.command == "promote" else "proven"
 
 
 def _shown(plan: Plan, verdict: SubjectVerdict) -> tuple[bool, str | None]:
@@ -67,8 +74,9 @@ def admission(
         if planned.subject.role == "plain" and planned.subject.cell == subject.cell
     )
     built, _ = task.rig.made(str(subject.candidate.identity))
+    kind = _kind(plan, subject)
     return Admission(
-        kind="measured" if subject.cell.timed else "proven",
+        kind=kind,
         subject=subject,
         toolkit_build=plan.toolkit_build,
         candidate=_parts(subject.candidate, composed),
@@ -80,7 +88,7 @@ def admission(
         board=plan.board,
         object_blake3=built.object_blake3 if built.reproducible else None,
         outputs=public_outputs(task.rig, subject),
-        bound=_shown(plan, verdict)[1] if subject.cell.timed else None,
+        bound=_shown(plan, verdict)[1] if kind == "measured" else None,
         run=plan.run,
         manifest_sha256=hashlib.sha256((finished.folder / MANIFEST).read_bytes()).hexdigest(),
         counts=counts,

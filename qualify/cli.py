@@ -17,6 +17,7 @@ from qualify.errors import Exit, NothingSelected, QualifyError
 if TYPE_CHECKING:
     from qualify.judgement import RunVerdict
     from qualify.plan import Plan
+    from qualify.promote import Promoted
 
 app = typer.Typer(
     add_completion=False,
@@ -31,6 +32,12 @@ app.add_typer(tools, name="toolkits")
 
 Workspace = Annotated[
     Path | None, typer.Option("--workspace", help="Folder with pipelines.yaml; else the nearest parent that has one.")
+]
+Runs = Annotated[list[str], typer.Argument(help="Sealed screens of this workspace: names or folders.")]
+Cells = Annotated[list[str] | None, typer.Option("--cell", help="Only these cells.")]
+AnyPipeline = Annotated[str | None, typer.Option("--pipeline", help="One of pipelines.yaml; else that of the screen.")]
+BoardName = Annotated[
+    str | None, typer.Option("--board", help="The board's name: what was measured on another is proven at most here.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print verdict.json of every run instead of tables.")]
 
@@ -97,31 +104,42 @@ def screen(
 
 @app.command()
 def promote(
-    runs: Annotated[list[str], typer.Argument(help="Sealed screens of this workspace: names or folders.")],
+    runs: Runs,
     workspace: Workspace = None,
-    cell: Annotated[list[str] | None, typer.Option(help="Only these cells.")] = None,
+    cell: Cells = None,
     route: Annotated[
         list[str] | None, typer.Option(help="These routes instead of the one that looked fastest.")
     ] = None,
-    pipeline: Annotated[str | None, typer.Option(help="A pipeline of pipelines.yaml; else that of the screen.")] = None,
+    pipeline: AnyPipeline = None,
     as_json: AsJson = False,
 ) -> None:
     """Qualify: take what passed a screen through the whole graph and admit what passes that."""
     from gates import GATES
-    from qualify import show
-    from qualify.promote import Request
-    from qualify.promote import promote as run
+    from qualify import promote, show
     from qualify.workspace import find_workspace
 
-    workspace = find_workspace(workspace)
-    request = Request(workspace, tuple(runs), frozenset(cell or ()), frozenset(route or ()), pipeline)
-    promoted = run(request, GATES, show.Lines(quiet=as_json))
-    _show_runs(promoted.runs, as_json=as_json)
-    for line in promoted.lines():
-        print(show.printable(line), file=sys.stderr if as_json else sys.stdout)
-    for text in show.rig_errors(promoted.rig_errors):
-        print(f"rig error: {text}", file=sys.stderr)
-    raise typer.Exit(promoted.exit_code())
+    filters = frozenset(cell or ()), frozenset(route or ())
+    request = promote.Request(find_workspace(workspace), tuple(runs), *filters, pipeline)
+    _show_promoted(promote.promote(request, GATES, show.Lines(quiet=as_json)), as_json=as_json)
+
+
+@app.command()
+def prove(
+    runs: Runs,
+    workspace: Workspace = None,
+    cell: Cells = None,
+    route: Annotated[list[str] | None, typer.Option(help="This route of each cell, where several passed.")] = None,
+    pipeline: AnyPipeline = None,
+    as_json: AsJson = False,
+) -> None:
+    """Admit by bits alone: what passed a screen, on a board without an admission of the cell; no time is taken."""
+    from gates import GATES
+    from qualify import promote, show
+    from qualify.workspace import find_workspace
+
+    filters = frozenset(cell or ()), frozenset(route or ())
+    request = promote.Request(find_workspace(workspace), tuple(runs), *filters, pipeline)
+    _show_promoted(promote.prove(request, GATES, show.Lines(quiet=as_json)), as_json=as_json)
 
 
 @app.command()
@@ -226,7 +244,7 @@ def status(
     operation: Annotated[str | None, typer.Argument(help="An operation of the workspace; all if left out.")] = None,
     workspace: Workspace = None,
 ) -> None:
-    """Show what serves every cell in every domain: measured, proven or plain, since when, or closed and why."""
+    """Show what serves every cell in every domain: measured or proven on which board, or plain, or closed and why."""
     from datetime import UTC, datetime
 
     from qualify import inventory
@@ -240,13 +258,14 @@ def select(
     operation: Annotated[str, typer.Argument(help="An operation of the workspace.")],
     cell: Annotated[str, typer.Argument(help="One of its cells.")],
     domain: Annotated[str, typer.Option(help="Toolkit and architecture, such as pocl-3.0/znver3.")],
+    board: BoardName = None,
     workspace: Workspace = None,
 ) -> None:
     """Serve a dispatcher: print as JSON the route to launch for a cell; plain wherever an admission does not hold."""
     from qualify import serving
     from qualify.workspace import find_workspace
 
-    raise typer.Exit(serving.select(find_workspace(workspace), operation, cell, domain))
+    raise typer.Exit(serving.select(find_workspace(workspace), operation, cell, domain, board))
 
 
 @app.command()
@@ -254,13 +273,15 @@ def export(
     operation: Annotated[str, typer.Argument(help="An operation of the workspace.")],
     domain: Annotated[str, typer.Option(help="Toolkit and architecture, such as pocl-3.0/znver3.")],
     as_c: Annotated[bool, typer.Option("--c", help="A C header instead of JSON.")] = False,
+    board: BoardName = None,
     workspace: Workspace = None,
 ) -> None:
     """Serve a dispatcher that is built ahead: the route of every cell; plain wherever an admission does not hold."""
     from qualify import serving
     from qualify.workspace import find_workspace
 
-    raise typer.Exit(serving.export(find_workspace(workspace), operation, domain, "c" if as_c else "json"))
+    form: serving.Form = "c" if as_c else "json"
+    raise typer.Exit(serving.export(find_workspace(workspace), operation, domain, form, board))
 
 
 @app.command()
@@ -308,6 +329,18 @@ def _show_runs(runs: Iterable[tuple[Path, Plan, RunVerdict]], *, as_json: bool) 
         for line in (*show.reasons(verdict, plan, GATES), *show.findings(verdict)):
             print(line)
         print(f"evidence: {folder}")
+
+
+def _show_promoted(promoted: Promoted, *, as_json: bool) -> NoReturn:
+    """What a promotion or a proof left; ends the command."""
+    from qualify import show
+
+    _show_runs(promoted.runs, as_json=as_json)
+    for line in promoted.lines():
+        print(show.printable(line), file=sys.stderr if as_json else sys.stdout)
+    for text in show.rig_errors(promoted.rig_errors):
+        print(f"rig error: {text}", file=sys.stderr)
+    raise typer.Exit(promoted.exit_code())
 
 
 def _check_gates() -> None:

@@ -75,6 +75,10 @@ class Board(Document):
     addressing: Literal["device", "host", "hmm", "ats", "unknown"]
     limits: Limits
 
+    def keeps_times_of(self, other: Board) -> bool:
+        """Whether a time of the other is this board's too: all but the UUID is the same (R7.1)."""
+        return self.model_copy(update={"uuid": other.uuid}) == other
+
 
 Positive = Annotated[int, Field(ge=1)]
 

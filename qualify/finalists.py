@@ -103,7 +103,7 @@ def _check_screen(plan: Plan) -> None:
             f"{plan.run}: expected a domain with a board, got {plan.domain}",
             fix="screen in a real domain: the simulated device proves nothing about a board",
         )
-    if plan.command not in ("screen", "promote"):
+    if plan.command not in ("screen", "promote", "prove"):
         raise UsageError(f"{plan.run}: expected a screen, got {plan.command}", fix="name a run of qualify screen")
     if plan.until is not None:
         raise UsageError(

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qualify import admission as admissions
-from qualify.admission import Difference
+from qualify.admission import Admission, Difference
 from qualify.anchors import Anchors
 from qualify.domain import Domain
 from qualify.errors import Exit, InputError, worst
 from qualify.evidence.problems import printable
 from qualify.garbage import uncollected
-from qualify.standing import Standing
+from qualify.standing import Standing, standing
 from qualify.workspace import check_operation, evidence_root, operations
 
 NO_BUILD = "the toolkit's build is not compared here; screen and promote compare it where the toolkit is"
@@ -56,7 +56,8 @@ def _standings(workspace: Path, operation: str, anchors: Anchors) -> Iterator[St
     """Every admitted cell of an operation in every domain; others too, where something has to be composed again."""
     for domain in admissions.domains(workspace, operation):
         found = admissions.read(workspace, operation, domain)
-        if all(anchors.untouched(newest.run, workspace) for *_, newest in found.values()):
+        runs = {each.run for of_cell in found.values() for each in admissions.in_force(of_cell)}
+        if all(anchors.untouched(run, workspace) for run in runs):
             yield from _untouched(operation, domain, found, anchors)
         else:
             yield from _composed(workspace, operation, domain, found, anchors)
@@ -64,10 +65,14 @@ def _standings(workspace: Path, operation: str, anchors: Anchors) -> Iterator[St
 
 def _untouched(operation: str, domain: Domain, found: admissions.Admissions, anchors: Anchors) -> Iterator[Standing]:
     """Nothing that the runs read is another: what composing it again would give is known."""
-    for cell, (*_, newest) in found.items():
-        unproven = (*newest.contradictions(), *anchors.problems(newest, operation, domain, cell))
-        identity, withdrawn = newest.subject.candidate.identity, anchors.withdrawn(newest.run)
-        yield Standing(operation, domain, cell, newest.plain_route, newest, identity, (), withdrawn, unproven)
+    for cell, of_cell in found.items():
+
+        def make(each: Admission, cell: str = cell) -> Standing:
+            unproven = (*each.contradictions(), *anchors.problems(each, operation, domain, cell))
+            identity, withdrawn = each.subject.candidate.identity, anchors.withdrawn(each.run)
+            return Standing(operation, domain, cell, each.plain_route, each, identity, (), withdrawn, unproven)
+
+        yield standing(of_cell, make, None)
 
 
 def _composed(
@@ -114,19 +119,20 @@ def _identities(each: Standing) -> str:
 
 
 def status(workspace: Path, operation: str | None, now: datetime) -> Exit:
-    """Print every cell in every domain: what serves it, measured or proven, since when, or closed and why."""
+    """Print every cell in every domain: what serves it, measured or proven on which board, or closed, age and why."""
     from rich.console import Console
     from rich.table import Table
 
     view = Table(title_justify="left")
-    for column in ("operation", "cell", "domain", "served by", "admission", "age", "why"):
+    for column in ("operation", "cell", "domain", "served by", "admission", "age", "board", "why"):
         view.add_column(column, no_wrap=column != "why")
     anchors = Anchors(evidence_root(workspace))
     if operation is not None:
         check_operation(workspace, operation)
     for each in _all(workspace, operation, anchors):
-        name, kind, age, why = each.operation, _kind(each), _age(each, now), printable("; ".join(each.reasons))
-        view.add_row(name, each.cell, str(each.domain), each.route, kind, age, why)
+        name, kind, age = each.operation, _kind(each), _age(each, now)
+        board, why = printable(_boards(each)), printable("; ".join(each.reasons))
+        view.add_row(name, each.cell, str(each.domain), each.route, kind, age, board, why)
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 160).print(view)
     print(NO_BUILD)
     return Exit.DONE
@@ -155,6 +161,13 @@ def _kind(each: Standing) -> str:
     if each.admission.kind == "proven" or each.admission.bound is None:
         return each.admission.kind
     return f"measured, at least {each.admission.bound} x"
+
+
+def _boards(each: Standing) -> str:
+    """The board that the admission belongs to, and what the same bytes are on others."""
+    if each.admission is None:
+        return ""
+    return "; ".join((each.admission.board_name, *(f"{other.kind} on {other.board_name}" for other in each.beside)))
 
 
 def _age(each: Standing, now: datetime) -> str:

@@ -16,8 +16,10 @@ from qualify.plan import Node, Plan, Planned
 from qualify.subject import Role, Subject
 from qualify.verdict import Check, Note, Outcome, Verdict, combine
 
-#: The version of this module's own table of states; a plan names it, an unknown number is never a pass.
-JUDGEMENT = 1
+#: The version of this module's own tables; a plan names it, an unknown number is never a pass.
+JUDGEMENT = 2
+#: The commands whose runs may admit, by the version of judgement.
+ADMITTING: Mapping[int, tuple[str, ...]] = {1: ("promote",), 2: ("promote", "prove")}
 #: What arithmetic on facts that no measurement can produce may raise; such facts decide nothing.
 _IMPOSSIBLE_FACTS = (ArithmeticError, LookupError, ValueError)
 
@@ -47,7 +49,7 @@ def decide(
 
 
 def _state_check(measurement: Measurement) -> Check:
-    """The fixed table for measurements that have no facts (version JUDGEMENT)."""
+    """The fixed table for measurements that have no facts (every version of judgement)."""
     want = "a measurement"
     loss = measurement.loss
     if measurement.state == "lost" and loss is not None:
@@ -216,11 +218,12 @@ def conclude(plan: Plan, ended: str, subjects: tuple[SubjectVerdict, ...]) -> Ru
 
 def _why_not_admissible(plan: Plan, ended: str, subjects: tuple[SubjectVerdict, ...]) -> list[str]:
     """Admissibility is a positive statement: every reason against it, none missing."""
-    reasons = []
-    if plan.judgement != JUDGEMENT:
+    reasons, admitting = [], ADMITTING.get(plan.judgement, ())
+    if not admitting:
         reasons.append(f"judgement {plan.judgement} is unknown to this version")
-    if plan.command != "promote":
-        reasons.append(f"{plan.command} discovers; only promote admits")
+    elif plan.command not in admitting:
+        admit = "admit" if len(admitting) > 1 else "admits"
+        reasons.append(f"{plan.command} discovers; only {' and '.join(admitting)} {admit}")
     if plan.domain.runtime == "simulated":
         reasons.append("the simulated device proves nothing about a board")
     if plan.until is not None:

@@ -16,7 +16,7 @@ from qualify.admission import Admission, Difference, Live, LiveArm, Reference, S
 from qualify.anchors import Anchors
 from qualify.contract import Cell
 from qualify.domain import Domain, Limits
-from qualify.standing import Standing
+from qualify.standing import Standing, standing
 
 _NOT_COMPARED = Limits(source="not compared")
 
@@ -28,10 +28,12 @@ def standings(
     anchors: Anchors,
     cells: Collection[str] | None = None,
     found: admissions.Admissions | None = None,
+    board: str | None = None,
 ) -> tuple[Standing, ...]:
     """Every cell of a cohort in a domain, then admitted cells that are gone; or the named cells only.
 
-    `found` are its admissions, if they were read already; else they are an input of the run that follows.
+    `found` are its admissions, if they were read already; else they are an input of the run that follows. Where
+    several boards have admissions of one route, that of `board` comes first.
 
     `toolkit_build` is what is installed here, None where that is not known: then it is not compared. Raises InputError
     for a malformed file of admissions.
@@ -40,7 +42,7 @@ def standings(
     found = read(item, domain) if found is None else found
     known = dict.fromkeys(item.cell_ids)
     wanted = [cell for cell in known | dict.fromkeys(found) if cells is None or cell in cells]
-    return tuple(_standing(reader, cell, found, anchors) for cell in wanted)
+    return tuple(_standing(reader, cell, found.get(cell, ()), anchors, board) for cell in wanted)
 
 
 def read(item: cohort.Cohort, domain: Domain) -> admissions.Admissions:
@@ -51,23 +53,18 @@ def read(item: cohort.Cohort, domain: Domain) -> admissions.Admissions:
     return admissions.parse(path, item.files.read(path, admissions.MAX_ADMISSIONS_BYTES))
 
 
-def _standing(reader: _Reader, cell: str, found: admissions.Admissions, anchors: Anchors) -> Standing:
+def _standing(
+    reader: _Reader, cell: str, of_cell: tuple[Admission, ...], anchors: Anchors, board: str | None
+) -> Standing:
     operation, plain = reader.item.operation, reader.item.row.plain
-    if cell not in found:
-        return Standing(operation, reader.domain, cell, plain)
-    newest = found[cell][-1]
-    live_identity, moved = reader.moved(cell, newest)
-    return Standing(
-        operation,
-        reader.domain,
-        cell,
-        plain,
-        newest,
-        live_identity,
-        moved,
-        anchors.withdrawn(newest.run),
-        anchors.problems(newest, operation, reader.domain, cell),
-    )
+
+    def make(admission: Admission) -> Standing:
+        live_identity, moved = reader.moved(cell, admission)
+        withdrawn = anchors.withdrawn(admission.run)
+        unproven = anchors.problems(admission, operation, reader.domain, cell)
+        return Standing(operation, reader.domain, cell, plain, admission, live_identity, moved, withdrawn, unproven)
+
+    return standing(of_cell, make, board) if of_cell else Standing(operation, reader.domain, cell, plain)
 
 
 class _Reader:

@@ -24,7 +24,8 @@ from qualify.subject import Subject
 from qualify.workspace import PIPELINES
 
 Gates = Mapping[str, Gate[Any, Any]]
-Stage = Literal["screen", "promote", "calibrate"]
+#: What is planned for a command. `prove` has no list of its own: it is `promote` without what takes times.
+Stage = Literal["screen", "promote", "prove", "calibrate"]
 DEFAULT = "default"
 
 
@@ -119,7 +120,7 @@ class Pipelines:
         UsageError for a pipeline or an `until` that is not there.
         """
         self.check(gates)
-        names = [name for name in self._stage(pipeline, stage) if self._runs_in(name, domain)]
+        names = [name for name in self._stage(pipeline, stage) if self._kept_out(name, stage, domain, gates) is None]
         ordered = cheapest_first({name: self.row.gates[name] for name in names})
         if until is not None and until not in ordered:
             known = f"a gate of {pipeline} {stage} in {domain} ({', '.join(ordered)})"
@@ -142,13 +143,10 @@ class Pipelines:
             raise self.document.error(place, expected=f"the board's driver, {board.driver}", got=found.driver, fix=fix)
         return found
 
-    def left_out(self, pipeline: str, stage: Stage, domain: Domain) -> tuple[Omitted, ...]:
-        """The gates of a stage that policy keeps out of a domain, with the reason (R6.8)."""
-        return tuple(
-            Omitted(gate=name, reason=f"runs on {', '.join(self.row.gates[name].runtimes or ())} only")
-            for name in self._stage(pipeline, stage)
-            if not self._runs_in(name, domain)
-        )
+    def left_out(self, pipeline: str, stage: Stage, domain: Domain, gates: Gates) -> tuple[Omitted, ...]:
+        """The gates of a stage that policy keeps out of a domain or a command, with the reason (R6.8)."""
+        found = {name: self._kept_out(name, stage, domain, gates) for name in self._stage(pipeline, stage)}
+        return tuple(Omitted(gate=name, reason=reason) for name, reason in found.items() if reason is not None)
 
     def too_large(self, nodes: Iterable[Node], subject: Subject) -> tuple[Omitted, ...]:
         """The gates that policy keeps out of a cell of this size, with the reason (R6.8)."""
@@ -186,15 +184,18 @@ class Pipelines:
             known = ", ".join(self.row.pipelines)
             raise UsageError(f"expected a pipeline of {PIPELINES} ({known}), got {pipeline}", fix="name one of them")
         own, default = self.row.pipelines[pipeline], self.row.pipelines[DEFAULT]
-        names = getattr(own, stage) or getattr(default, stage) or "all"
+        field = "promote" if stage == "prove" else stage
+        names = getattr(own, field) or getattr(default, field) or "all"
         if stage == "calibrate" and names == "all":
             fix = f"add calibrate: [...] to {pipeline}, with the gates that time and that measure ceilings"
             raise UsageError(f"{pipeline} of {PIPELINES} calibrates nothing", fix=fix)
         return tuple(self.row.gates) if names == "all" else tuple(names)
 
-    def _runs_in(self, name: str, domain: Domain) -> bool:
-        runtimes = self.row.gates[name].runtimes
-        return runtimes is None or domain.runtime in runtimes
+    def _kept_out(self, name: str, stage: Stage, domain: Domain, gates: Gates) -> str | None:
+        """Why a gate of a stage is not run, None if it is."""
+        if not _meets(self.row.gates[name], domain.runtime):
+            return f"runs on {', '.join(self.row.gates[name].runtimes or ())} only"
+        return f"{stage} takes no times" if stage == "prove" and gates[name].timed else None
 
     def _node(
         self, name: str, pipeline: str, gate: Gate[Any, Any], ordered: Iterable[str], board: Calibrated | None

@@ -1,10 +1,15 @@
-"""`qualify promote`: finalists of screens through the whole graph on a fresh build, and admissions of what passes."""
+"""`qualify promote` and `prove`: finalists of screens on a fresh build, and admissions of what passes.
+
+`promote` takes them through the whole graph, against what serves the cell. `prove` takes one of each cell through the
+gates of bits alone, against plain, on a board that has no admission of the cell (R12.4).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from qualify import admission as admissions
 from qualify import cohort, pipeline
@@ -12,14 +17,14 @@ from qualify.admission import Admission
 from qualify.admitting import admission, counts, winners
 from qualify.anchors import Anchors
 from qualify.bench import Rig
-from qualify.domain import Domain
+from qualify.domain import Board, Domain
 from qualify.engine import Gates, Progress
 from qualify.errors import Exit, NothingSelected, UsageError, worst
 from qualify.evidence.promotions import attempt, contest
 from qualify.evidence.store import Store
 from qualify.finalists import Finalist, Screened, check_unmoved, choose, passed, screened
 from qualify.judgement import RunVerdict
-from qualify.live import standings
+from qualify.live import read, standings
 from qualify.plan import Plan
 from qualify.running import Finished, Opened, Task, begin, finish
 from qualify.standing import Standing, closed
@@ -29,7 +34,7 @@ from qualify.workspace import PIPELINES, evidence_root
 
 @dataclass(frozen=True)
 class Request:
-    """What is promoted: runs by name or folder; empty filters select everything that passed.
+    """What is promoted or proven: runs by name or folder; empty filters select everything that passed.
 
     Without a `pipeline` it is the one that the run was screened with.
     """
@@ -43,7 +48,7 @@ class Request:
 
 @dataclass
 class Promoted:
-    """What a promotion left: sealed runs, admissions with their files, what was not admitted and why."""
+    """What a promotion or a proof left: sealed runs, admissions with their files, what was not admitted and why."""
 
     runs: list[tuple[Path, Plan, RunVerdict]] = field(default_factory=list)
     admitted: list[tuple[Admission, Path]] = field(default_factory=list)
@@ -57,9 +62,9 @@ class Promoted:
         for each, path in self.admitted:
             subject = each.subject
             where = f"{subject.operation} {subject.cell.id} in {subject.domain}"
-            faster = "bits only" if each.bound is None else f"at least {each.bound} x {subject.incumbent.route}"
-            board = f" on {each.board.name}" if each.board else ""
-            yield f"admitted: {where}: {each.route}, {each.kind}{board}, {faster}, attempt {subject.attempt}"
+            faster = f"at least {each.bound} x {subject.incumbent.route}, attempt {subject.attempt}"
+            said = "bits only" if each.kind == "proven" else faster
+            yield f"admitted: {where}: {each.route}, {each.kind} on {each.board_name}, {said}"
             yield f"  in {path}"
         yield from self.notes
 
@@ -82,6 +87,15 @@ def promote(request: Request, gates: Gates, progress: Progress) -> Promoted:
     Raises EvidenceError for evidence that does not verify, Refused for what is not what was screened, UsageError for
     what cannot be promoted at all, RigError if the domain is not here, NothingSelected if nothing is left.
     """
+    return _carry_out(_Promotion, request, gates, progress)
+
+
+def prove(request: Request, gates: Gates, progress: Progress) -> Promoted:
+    """Prove by their bits what passed in the named runs, whatever board they were made on. Raises as `promote` does."""
+    return _carry_out(_Proof, request, gates, progress)
+
+
+def _carry_out(kind: type[_Promotion], request: Request, gates: Gates, progress: Progress) -> Promoted:
     store = Store(evidence_root(request.workspace))
     runs = screened(request.workspace, request.runs, store.history(), gates)
     groups: dict[tuple[str, Domain], list[Screened]] = {}
@@ -89,8 +103,7 @@ def promote(request: Request, gates: Gates, progress: Progress) -> Promoted:
         groups.setdefault((run.plan.operation, run.plan.domain), []).append(run)
     promoted = Promoted()
     for (operation, domain), group in groups.items():
-        promotion = _Promotion(request, store, gates, progress, promoted, operation, domain)
-        promotion.carry_out(group)
+        kind(request, store, gates, progress, promoted, operation, domain).carry_out(group)
         if promoted.interrupted:
             break
     if not promoted.runs:
@@ -101,6 +114,8 @@ def promote(request: Request, gates: Gates, progress: Progress) -> Promoted:
 @dataclass
 class _Promotion:
     """One operation in one domain."""
+
+    stage: ClassVar[pipeline.Stage] = "promote"
 
     request: Request
     store: Store
@@ -120,19 +135,19 @@ class _Promotion:
         if not finalists:
             return
         name = request.pipeline or _pipeline(runs)
-        self._check_timing(pipelines, name, item, finalists)
+        self._check_gates(pipelines, name, item, finalists)
         with Rig.open(self.domain.toolkit, self.domain.arch) as rig:
             if rig.board is None:
                 raise rig.lacking
             check_unmoved(finalists, item, self.domain, rig.toolkit_build)
-            self._measure(finalists, Task(item, _nothing(item), self.domain, rig, pipelines, "promote", name))
+            self._measure(finalists, Task(item, _nothing(item), self.domain, rig, pipelines, self.stage, name))
 
     def _finalists(self, runs: list[Screened]) -> list[Finalist]:
         found: list[Finalist] = []
         for cell, of_cell in passed(runs, self.request.cells, self.gates).items():
-            chosen = choose(of_cell, self.request.routes)
+            chosen = self._choose(of_cell)
             found += chosen
-            if not chosen and of_cell and not self.request.routes:
+            if not chosen and of_cell.keys() & (self.request.routes or of_cell.keys()):
                 several = ", ".join(of_cell)
                 self._note(f"{cell}: {several} passed and nothing ranks them; name one with --route")
                 self.promoted.undecided = True
@@ -140,7 +155,10 @@ class _Promotion:
                 self._note(f"{cell}: no candidate passed")
         return found
 
-    def _check_timing(
+    def _choose(self, of_cell: Mapping[str, Finalist]) -> tuple[Finalist, ...]:
+        return choose(of_cell, self.request.routes)
+
+    def _check_gates(
         self, pipelines: pipeline.Pipelines, name: str, item: cohort.Cohort, finalists: list[Finalist]
     ) -> None:
         """A time is admitted by a gate that is enough for one, or not at all."""
@@ -159,10 +177,10 @@ class _Promotion:
     def _measure(self, finalists: list[Finalist], task: Task) -> None:
         anchors = Anchors(self.store.root)
         with admissions.alone(self.request.workspace, self.operation):
-            before = {
-                standing.cell: standing
-                for standing in standings(task.item, self.domain, task.rig.toolkit_build, anchors)
-            }
+            found, build, board = read(task.item, self.domain), task.rig.toolkit_build, task.rig.board
+            name = None if board is None else board.name
+            standing = standings(task.item, self.domain, build, anchors, found=found, board=name)
+            before = {each.cell: each for each in standing}
             task = replace(task, selection=self._selection(finalists, before, task))
             if not task.selection.subjects:
                 return
@@ -171,12 +189,12 @@ class _Promotion:
         self.promoted.runs.append((finished.folder, finished.plan, finished.verdict))
         self.promoted.rig_errors += finished.rig_errors
         self.promoted.interrupted = finished.interrupted
-        self._admit(opened, finished, before)
+        self._admit(opened, finished, found)
 
     def _selection(self, finalists: list[Finalist], before: Mapping[str, Standing], task: Task) -> cohort.Selection:
-        """Plain and the finalists of each cell against the route that serves it today, attempts counted."""
-        incumbents = {cell: standing.route for cell, standing in before.items() if standing.is_open}
-        chosen = self._rivals(finalists, before)
+        """Plain and the finalists of each cell against its incumbent, attempts counted."""
+        chosen = self._rivals(finalists, before, task.rig.board)
+        incumbents = self._incumbents(chosen, before)
         parts = [
             cohort.subjects(
                 task.item,
@@ -184,27 +202,48 @@ class _Promotion:
                 task.rig.limits,
                 task.rig.toolkit_build,
                 cells={cell},
-                routes=routes,
+                routes={rival.route for rival in rivals},
                 incumbents=incumbents,
             )
-            for cell, routes in chosen.items()
+            for cell, rivals in chosen.items()
         ]
+        for each in (each for part in parts for each in part.left_out):
+            self._note(f"{each.cell} is left out: it {each.reason}")
         subjects = [subject for part in parts for subject in part.subjects]
         composed = {identity: made for part in parts for identity, made in part.composed.items()}
         return replace(_nothing(task.item), subjects=tuple(self._counted(subjects)), composed=composed)
 
-    def _rivals(self, finalists: list[Finalist], before: Mapping[str, Standing]) -> dict[str, set[str]]:
-        """The routes of each cell that do not serve it already; a note on every other, and on closed admissions."""
-        chosen: dict[str, set[str]] = {}
+    def _rivals(
+        self, finalists: list[Finalist], before: Mapping[str, Standing], board: Board | None
+    ) -> dict[str, list[Finalist]]:
+        """The finalists of each cell that may be admitted; a note on every other, and on closed admissions."""
+        chosen: dict[str, list[Finalist]] = {}
         for finalist in finalists:
             standing = before[finalist.cell]
-            if standing.is_open and standing.live_identity == finalist.identity:
-                self._note(f"{finalist.cell}: {finalist.route} serves it already")
+            if (why := self._why_not(finalist, standing, board)) is not None:
+                self._note(f"{finalist.cell}: {why}")
                 continue
             if standing.admission is not None and not standing.is_open and finalist.cell not in chosen:
                 self._note(closed(standing))
-            chosen.setdefault(finalist.cell, set()).add(finalist.route)
+            chosen.setdefault(finalist.cell, []).append(finalist)
         return chosen
+
+    def _why_not(self, finalist: Finalist, standing: Standing, board: Board | None) -> str | None:
+        """Why a finalist has nothing to gain: it serves the cell, with a time of this board where the cell is timed."""
+        if standing.admission is None or not _serves(finalist, standing):
+            return None
+        timed = standing.admission.subject.cell.timed
+        if timed and not (standing.admission.kind == "measured" and _is_of(standing.admission, board)):
+            return None
+        return f"{finalist.route} serves it already"
+
+    def _incumbents(self, chosen: Mapping[str, list[Finalist]], before: Mapping[str, Standing]) -> dict[str, str]:
+        """The route that serves each cell today, unless it is to get a time of its own here: that is against plain."""
+        return {
+            cell: before[cell].route
+            for cell, rivals in chosen.items()
+            if before[cell].is_open and not any(_serves(rival, before[cell]) for rival in rivals)
+        }
 
     def _counted(self, subjects: list[Subject]) -> Iterator[Subject]:
         """The subjects with the number of this attempt and of the finalists that share it (R10.7)."""
@@ -219,8 +258,8 @@ class _Promotion:
             together = sum(other.cell.id == cell and other.role == "candidate" for other in subjects)
             yield subject.model_copy(update={"attempt": number, "finalists": together})
 
-    def _admit(self, opened: Opened, finished: Finished, before: Mapping[str, Standing]) -> None:
-        """Append what won, unless another promotion was admitted to the cell meanwhile."""
+    def _admit(self, opened: Opened, finished: Finished, before: admissions.Admissions) -> None:
+        """Append what won, unless another route was admitted to the cell meanwhile."""
         workspace, root = self.request.workspace, self.store.root
         won = {subject.cell.id: (subject, verdict) for subject, verdict in winners(finished)}
         won = {cell: won[cell] for cell in self._in_time(won, before)}
@@ -237,17 +276,64 @@ class _Promotion:
                 path = admissions.append(workspace, self.operation, self.domain, made)
                 self.promoted.admitted += [(each, path) for each in made.values()]
 
-    def _in_time(self, cells: Iterable[str], before: Mapping[str, Standing]) -> list[str]:
-        """The cells whose admission is the one that was there when the promotion was opened."""
-        newest = admissions.read(self.request.workspace, self.operation, self.domain)
-        late = [cell for cell in cells if newest.get(cell, (None,))[-1] != before[cell].admission]
+    def _in_time(self, cells: Iterable[str], before: admissions.Admissions) -> list[str]:
+        """The cells whose admissions are those that were there when the run was opened."""
+        now = admissions.read(self.request.workspace, self.operation, self.domain)
+        late = [cell for cell in cells if now.get(cell) != before.get(cell)]
         for cell in late:
             self.promoted.undecided = True
-            self._note(f"{cell}: another route was admitted meanwhile; promote again, against that one")
+            self._note(f"{cell}: another route was admitted meanwhile; {self.stage} again")
         return [cell for cell in cells if cell not in late]
 
     def _note(self, text: str) -> None:
         self.promoted.notes.append(text)
+
+
+class _Proof(_Promotion):
+    """Bits alone, against plain: one route of each cell that this board has no admission of."""
+
+    stage: ClassVar[pipeline.Stage] = "prove"
+
+    def _choose(self, of_cell: Mapping[str, Finalist]) -> tuple[Finalist, ...]:
+        """One finalist or none: bits rank nothing."""
+        chosen = super()._choose(of_cell)
+        return chosen if len(chosen) == 1 else ()
+
+    def _check_gates(self, pipelines: pipeline.Pipelines, name: str, *_: object) -> None:
+        """Bits are shown by some gate, or not at all."""
+        if not pipelines.order(name, self.stage, self.domain, self.gates):
+            raise UsageError(
+                f"the promote stage has no gate of bits: everything that {name} of {PIPELINES} runs there takes times",
+                fix="add gates of bits to the promote stage",
+            )
+
+    def _why_not(self, finalist: Finalist, standing: Standing, board: Board | None) -> str | None:
+        """Why bits prove nothing new: the cell is served here, or by another route, from which they take nothing."""
+        if standing.admission is None or not standing.is_open:
+            return None
+        kind, name = standing.admission.kind, standing.admission.board_name
+        if _is_of(standing.admission, board):
+            return f"{standing.route} serves it, {kind} on this board"
+        if not _serves(finalist, standing):
+            return f"{standing.route} serves it, {kind} on {name}; bits take no cell from it, promote {finalist.route}"
+        return None
+
+    def _incumbents(self, *_: object) -> dict[str, str]:
+        return {}
+
+    def _counted(self, subjects: list[Subject]) -> Iterator[Subject]:
+        """The subjects as they are: where no statistic is drawn there is no attempt at one."""
+        yield from subjects
+
+
+def _serves(finalist: Finalist, standing: Standing) -> bool:
+    """Whether a finalist is, byte for byte, what serves its cell by an admission."""
+    return standing.is_open and standing.live_identity == finalist.identity
+
+
+def _is_of(admission: Admission, board: Board | None) -> bool:
+    """Whether an admission was made on such a board as this one."""
+    return admission.board is not None and board is not None and board.keeps_times_of(admission.board)
 
 
 def _nothing(item: cohort.Cohort) -> cohort.Selection:

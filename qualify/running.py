@@ -1,4 +1,4 @@
-"""One operation in one domain for one command: plan, open, measure, decide, seal. `screen` and `promote` share it."""
+"""One operation in one domain for one command: plan, open, measure, decide, seal. all commands share it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def finish(opened: Opened, gates: Gates, progress: Progress) -> Finished:
 def _plan(task: Task, after: tuple[str, ...], seed: bytes, gates: Gates) -> Plan:
     item, domain, rig, selection = task.item, task.domain, task.rig, task.selection
     nodes = task.pipelines.order(task.pipeline, task.stage, domain, gates, task.until, rig.board)
-    left_out = task.pipelines.left_out(task.pipeline, task.stage, domain)
+    left_out = task.pipelines.left_out(task.pipeline, task.stage, domain, gates)
     return Plan(
         judgement=JUDGEMENT,
         run=run_id(datetime.now(UTC), item.operation, domain, os.urandom(4)),

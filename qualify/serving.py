@@ -1,5 +1,6 @@
 """`qualify select` and `export`: what a dispatcher launches for one cell, or for every cell of an operation.
 
+A time belongs to the board that it was taken on: for any other that is named an admission is at most `proven` (R7.1).
 Both read files only: no device, no worker, no code of the workspace (R6.9, R12.4).
 """
 
@@ -26,7 +27,7 @@ from qualify.workspace import check_operation, evidence_root
 Form = Literal["json", "c"]
 
 
-def select(workspace: Path, operation: str, cell: str, domain: str) -> Exit:
+def select(workspace: Path, operation: str, cell: str, domain: str, board: str | None = None) -> Exit:
     """Print what a dispatcher launches for a cell as canonical JSON: the admitted route while it is open, else plain.
 
     DONE if nothing is closed, REJECTED or EVIDENCE if the cell has an admission that does not hold. Raises UsageError
@@ -39,21 +40,22 @@ def select(workspace: Path, operation: str, cell: str, domain: str) -> Exit:
             f"expected a cell of {operation} ({', '.join(item.cell_ids)}), got {cell}", fix="name one of them"
         )
     anchors = Anchors(evidence_root(workspace))
-    found = next(each for each in standings(item, where, None, anchors, cells={cell}))
-    sys.stdout.write(canonical_bytes(_selected(item, wanted, found)).decode())
+    found = next(each for each in standings(item, where, None, anchors, cells={cell}, board=board))
+    sys.stdout.write(canonical_bytes(_selected(item, wanted, found, board)).decode())
     return _code(found)
 
 
-def export(workspace: Path, operation: str, domain: str, form: Form) -> Exit:
+def export(workspace: Path, operation: str, domain: str, form: Form, board: str | None = None) -> Exit:
     """Print what serves every cell of an operation, as JSON or as a C header: what `select` says of each.
 
     DONE if nothing is closed, else REJECTED or EVIDENCE, and plain stands where an admission does not hold. Raises
     UsageError as `select` does, and for names that are one in C.
     """
     item, where = _loaded(workspace, operation, domain)
-    found = standings(item, where, None, Anchors(evidence_root(workspace)))
+    found = standings(item, where, None, Anchors(evidence_root(workspace)), board=board)
     cells = {cell.id: cell for cell in item.cells}
-    chosen = [(cells[each.cell], _selected(item, cells[each.cell], each)) for each in found if each.cell in cells]
+    served = [(cells[each.cell], each) for each in found if each.cell in cells]
+    chosen = [(cell, _selected(item, cell, each, board)) for cell, each in served]
     if form == "json":
         sys.stdout.write(canonical_bytes({cell.id: selected for cell, selected in chosen}).decode())
     else:
@@ -105,7 +107,7 @@ def _domain(text: str) -> Domain:
         ) from error
 
 
-def _selected(item: Cohort, cell: Cell, found: Standing) -> dict[str, Json]:
+def _selected(item: Cohort, cell: Cell, found: Standing, board: str | None) -> dict[str, Json]:
     """Everything that a dispatcher needs to build and launch, and why if it is not what was admitted."""
     made = {
         "operation": found.operation,
@@ -116,7 +118,7 @@ def _selected(item: Cohort, cell: Cell, found: Standing) -> dict[str, Json]:
         "closed": list(found.reasons),
     }
     if found.admission is not None and found.is_open:
-        return {**made, **_of_admission(found.admission)}
+        return {**made, **_of_admission(found.admission, board)}
     plain = cohort.compose(item, cell, item.routes[found.plain], found.domain, "")
     if plain.composed is None or plain.arm is None:
         error = plain.arm.error if plain.arm else plain.falls_back
@@ -126,17 +128,17 @@ def _selected(item: Cohort, cell: Cell, found: Standing) -> dict[str, Json]:
     return {**made, "kind": "plain", "launches": launches, **Parts.of(module).model_dump(mode="json")}
 
 
-def _of_admission(admission: Admission) -> dict[str, Any]:
-    candidate = admission.subject.candidate
+def _of_admission(admission: Admission, board: str | None) -> dict[str, Any]:
+    candidate, elsewhere = admission.subject.candidate, board not in (None, admission.board_name)
     return {
-        "kind": admission.kind,
+        "kind": "proven" if elsewhere else admission.kind,
         "identity": candidate.identity,
         "launches": [launch.model_dump(mode="json") for launch in candidate.launches],
         **admission.candidate.model_dump(mode="json"),
         "toolkit_build": admission.toolkit_build,
         "board": admission.board.name if admission.board else None,
         "trust": admission.subject.domain.trust,
-        "bound": admission.bound,
+        "bound": None if elsewhere else admission.bound,
         "run": admission.run,
         "manifest_sha256": admission.manifest_sha256,
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from qualify.admission import Admission, Difference
+from qualify.admission import Admission, Difference, in_force
 from qualify.domain import Domain
 
 
@@ -14,7 +15,7 @@ class Standing:
 
     `live_identity` is that of the admitted route's module today, None where it cannot be composed. `moved` is what is
     not as admitted, `withdrawn` why the run may not be relied on, `unproven` what is wrong with the
-    evidence.
+    evidence. `beside` are admissions of the same bytes on other boards that hold too.
     """
 
     operation: str
@@ -26,6 +27,7 @@ class Standing:
     moved: tuple[Difference, ...] = ()
     withdrawn: str | None = None
     unproven: tuple[str, ...] = ()
+    beside: tuple[Admission, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -45,6 +47,16 @@ class Standing:
 
     def __str__(self) -> str:
         return f"{self.operation} {self.cell} in {self.domain}"
+
+
+def standing(of_cell: tuple[Admission, ...], make: Callable[[Admission], Standing], board: str | None) -> Standing:
+    """The first admission that may be in force and holds, as `make` finds it; the newest where none does."""
+    found = [make(each) for each in in_force(of_cell, board)]
+    holding = [each for each in found if each.is_open]
+    if not holding:
+        return next(each for each in found if each.admission == of_cell[-1])
+    first, *rest = holding
+    return replace(first, beside=tuple(each.admission for each in rest if each.admission is not None))
 
 
 def closed(standing: Standing) -> str:

@@ -220,7 +220,12 @@ def test_a_subject_passes_only_if_every_planned_gate_has_a_passing_measurement()
     ("changes", "ended", "reason"),
     [
         ({}, "complete", None),
-        ({"command": "screen"}, "complete", "only promote admits"),
+        ({"command": "prove"}, "complete", None),
+        ({"command": "screen"}, "complete", "screen discovers; only promote and prove admit"),
+        ({"command": "calibrate"}, "complete", "calibrate discovers; only promote and prove admit"),
+        ({"judgement": 1}, "complete", None),
+        ({"judgement": 1, "command": "screen"}, "complete", "screen discovers; only promote admits"),
+        ({"judgement": 1, "command": "prove"}, "complete", "prove discovers; only promote admits"),
         ({"until": "top"}, "complete", "partial"),
         ({"judgement": JUDGEMENT + 1}, "complete", "unknown to this version"),
         ({"domain": Domain(toolkit="simulated-1.0", arch="virtual")}, "complete", "simulated"),

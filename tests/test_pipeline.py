@@ -102,8 +102,20 @@ def test_until_ends_the_order_and_must_be_in_it(tmp_path: Path) -> None:
 def test_a_gate_of_another_runtime_is_left_out_on_record(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert "memcheck" not in [node.gate for node in found.order("default", "screen", POCL, GATES)]
-    assert found.left_out("default", "screen", POCL) == (Omitted(gate="memcheck", reason="runs on cuda only"),)
-    assert found.left_out("default", "screen", CUDA) == ()
+    assert found.left_out("default", "screen", POCL, GATES) == (Omitted(gate="memcheck", reason="runs on cuda only"),)
+    assert found.left_out("default", "screen", CUDA, GATES) == ()
+
+
+def test_proving_is_promoting_without_what_takes_times_on_record(tmp_path: Path) -> None:
+    found = read(tmp_path)
+    assert [node.gate for node in found.order("default", "prove", CUDA, GATES)] == [
+        "contract",
+        "build",
+        "bits",
+        "memcheck",
+    ]
+    kept_out = {each.gate: each.reason for each in found.left_out("default", "prove", POCL, GATES)}
+    assert kept_out == {"memcheck": "runs on cuda only", "trial": "prove takes no times"}
 
 
 LARGE = GOOD.replace("runtimes: [cuda]", "elements: {opencl: 100}")
@@ -163,7 +175,7 @@ def test_timing_gates_are_not_planned_for_plain_and_untimed_cells(
     tmp_path: Path, role: Literal["plain", "candidate"], timed: bool, reason: str | None
 ) -> None:
     found = read(tmp_path)
-    nodes, left_out = found.order("default", "screen", POCL, GATES), found.left_out("default", "screen", POCL)
+    nodes, left_out = found.order("default", "screen", POCL, GATES), found.left_out("default", "screen", POCL, GATES)
     planned = gates_for(nodes, subject(role, timed=timed), GATES, left_out)
     assert ("trial" in planned.gates) == (reason is None)
     assert planned.omitted == left_out + (() if reason is None else (Omitted(gate="trial", reason=reason),))

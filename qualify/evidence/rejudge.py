@@ -17,7 +17,7 @@ from qualify.errors import DocumentError, ShapeError
 from qualify.evidence import layout
 from qualify.evidence.problems import Problem, ProblemError
 from qualify.gate import Measurement
-from qualify.judgement import JUDGEMENT, Rules, RunVerdict, SubjectVerdict, conclude, judge_subject
+from qualify.judgement import ADMITTING, Rules, RunVerdict, SubjectVerdict, conclude, judge_subject
 from qualify.model import Document
 from qualify.plan import Plan, Planned, RunRecord
 
@@ -116,8 +116,9 @@ def _series(key: tuple[str, str], measurement: Measurement, files: Files) -> dic
 
 
 def _unknown_judgement(plan: Plan) -> Iterator[Problem]:
-    if plan.judgement != JUDGEMENT:
-        yield Problem(layout.PLAN, "V07", f"expected judgement {JUDGEMENT}, got {plan.judgement}")
+    if plan.judgement not in ADMITTING:
+        known = ", ".join(map(str, ADMITTING))
+        yield Problem(layout.PLAN, "V07", f"expected judgement {known}, got {plan.judgement}")
 
 
 def _unknown_rules(plan: Plan, key: tuple[str, str], found: Found, gates: Mapping[str, Rules]) -> Iterator[Problem]:

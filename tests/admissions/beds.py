@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -12,10 +13,12 @@ from qualify import promote, screen
 from qualify.admission import Admission
 from qualify.engine import Progress
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, holds
-from qualify.plan import Planned
+from qualify.model import canonical_bytes
+from qualify.plan import Plan, Planned
 from qualify.subject import Subject
 from qualify.verdict import Check, Note, Verdict
 from tests.cli.workspaces import HEAD, REFERENCE, Workspace
+from tests.evidence import small
 
 PIPELINES = """\
 domains:
@@ -138,6 +141,40 @@ def promoted(
     """Promote what passed in the named runs."""
     request = promote.Request(workspace.path, runs, frozenset(cells), frozenset(routes), pipeline)
     return promote.promote(request, table or gates(script, timing), Silent())
+
+
+def proved(
+    workspace: Workspace, *runs: str, cells: Collection[str] = ("large",), routes: Collection[str] = ("fast",)
+) -> promote.Promoted:
+    """Prove by their bits what passed in the named runs."""
+    request = promote.Request(workspace.path, runs, frozenset(cells), frozenset(routes))
+    return promote.prove(request, gates(), Silent())
+
+
+def board(workspace: Workspace) -> str:
+    """The board that is here, where the screen was made."""
+    plan = Plan.parse((workspace.sealed()[0] / "plan.json").read_bytes())
+    assert plan.board is not None
+    return plan.board.name
+
+
+def made_on(workspace: Workspace, board: str) -> None:
+    """Let the newest run, and the admissions that rest on it, be what they would be had this board made them."""
+    run = workspace.sealed()[-1]
+
+    def name(plan: dict[str, Any]) -> None:
+        plan["board"]["name"] = board
+
+    for path in (run / "plan.json", workspace.path / f"evidence/opened/{run.name}.json"):
+        small.edit(path, name)
+    small.rehash(run)
+    digest = hashlib.sha256((run / "SHA256SUMS").read_bytes()).hexdigest()
+    (file,) = workspace.path.glob("cohorts/add/admissions/*.json")
+    found = json.loads(file.read_bytes())
+    for newest in (of_cell[-1] for of_cell in found.values() if of_cell[-1]["run"] == run.name):
+        newest["manifest_sha256"] = digest
+        newest["board"]["name"] = board
+    file.write_bytes(canonical_bytes(found))
 
 
 def admission(found: dict[str, Any]) -> Admission:

@@ -175,7 +175,7 @@ def test_of_two_promotions_at_once_each_counts_and_the_later_one_is_not_admitted
     assert (subject_of(done, "fast").attempt, subject_of(other, "other").attempt) == (1, 2)
     assert [each.route for each, _ in other.admitted] == ["other"]
     assert (done.admitted, done.exit_code()) == ([], Exit.INCONCLUSIVE)
-    assert done.notes == ["large: another route was admitted meanwhile; promote again, against that one"]
+    assert done.notes == ["large: another route was admitted meanwhile; promote again"]
     assert [each["subject"]["candidate"]["route"] for each in admissions(workspace)["large"]] == ["other"]
 
 
@@ -202,7 +202,7 @@ def test_the_command_promotes_bits_on_a_cell_without_times(workspace: Workspace)
     assert done.code == 0, done
     assert "admitted: add tiny in pocl-3.0/" in done.out
     assert "other, proven on" in done.out
-    assert "bits only, attempt 1" in done.out
+    assert "bits only\n" in done.out
 
 
 def test_the_gates_that_admit_a_time_are_few() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from qualify import inventory, serving
 from qualify.errors import Exit, UsageError
+from tests.admissions import beds
 from tests.cli.workspaces import Workspace
 
 
@@ -83,13 +84,13 @@ def status(workspace: Workspace, capsys: pytest.CaptureFixture[str], later: time
 
 def test_status_shows_every_cell_in_every_domain(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     workspace.replace("pipelines.yaml", "native}\n", "native}\n  - {toolkit: cuda-13.2, arch: sm_90}\n")
-    where = domain(workspace)
+    where, board = domain(workspace), beds.board(workspace)
     rows = status(workspace, capsys, timedelta(days=3))
     assert rows == [
-        ["add", "large", where, "fast", "measured, at least 1.250000 x", "3 d", ""],
-        ["add", "ragged", where, "fast", "measured, at least 1.250000 x", "3 d", ""],
-        ["add", "tiny", where, "fast", "proven", "3 d", ""],
-        *(["add", cell, "cuda-13.2/sm_90", "plain", "none", "", ""] for cell in ("large", "ragged", "tiny")),
+        ["add", "large", where, "fast", "measured, at least 1.250000 x", "3 d", board, ""],
+        ["add", "ragged", where, "fast", "measured, at least 1.250000 x", "3 d", board, ""],
+        ["add", "tiny", where, "fast", "proven", "3 d", board, ""],
+        *(["add", cell, "cuda-13.2/sm_90", "plain", "none", "", "", ""] for cell in ("large", "ragged", "tiny")),
     ]
 
 
@@ -97,7 +98,7 @@ def test_status_says_what_closed_an_admission(workspace: Workspace, capsys: pyte
     reword(workspace)
     first = status(workspace, capsys, timedelta(hours=2))[0]
     assert first[3:6] == ["plain", "closed", "2 h"]
-    assert first[6].startswith("cohorts/add/fast.k moved")
+    assert first[7].startswith("cohorts/add/fast.k moved")
 
 
 def test_status_through_the_command_without_admissions(screened: Workspace) -> None:
