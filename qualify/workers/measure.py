@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from qualify.channel import Announce, Channel, Describe, FromWorker, Open, Opened, Perform, Performed, ToWorker
 from qualify.steps import (
     Arena,
@@ -72,7 +74,7 @@ class _Performance:
         """Send one record a step."""
         records: list[Record] = []
         for index, step in enumerate(steps):
-            self._channel.send(FromWorker(message=Announce(step=index)))
+            self._channel.send_spelled(_announced(index))
             try:
                 records.append(self._execute(step))
             except StepRefused as refusal:
@@ -150,3 +152,9 @@ class _Performance:
                 return self._device.unwritten(step)
             case Query():
                 return self._device.query(step)
+
+
+@cache
+def _announced(index: int) -> bytes:
+    """The message that a step starts, the same in every list."""
+    return FromWorker(message=Announce(step=index)).canonical()
