@@ -124,15 +124,15 @@ def status(workspace: Path, operation: str | None, now: datetime) -> Exit:
     from rich.table import Table
 
     view = Table(title_justify="left")
-    for column in ("operation", "cell", "domain", "served by", "admission", "age", "board", "why"):
+    for column in ("operation", "cell", "domain", "served by", "admission", "elements", "age", "board", "why"):
         view.add_column(column, no_wrap=column != "why")
     anchors = Anchors(evidence_root(workspace))
     if operation is not None:
         check_operation(workspace, operation)
     for each in _all(workspace, operation, anchors):
-        name, kind, age = each.operation, _kind(each), _age(each, now)
+        kind, tested, age = _kind(each), _tested(each), _age(each, now)
         board, why = printable(_boards(each)), printable("; ".join(each.reasons))
-        view.add_row(name, each.cell, str(each.domain), each.route, kind, age, board, why)
+        view.add_row(each.operation, each.cell, str(each.domain), each.route, kind, tested, age, board, why)
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 160).print(view)
     print(NO_BUILD)
     return Exit.DONE
@@ -161,6 +161,11 @@ def _kind(each: Standing) -> str:
     if each.admission.kind == "proven" or each.admission.bound is None:
         return each.admission.kind
     return f"measured, at least {each.admission.bound} x"
+
+
+def _tested(each: Standing) -> str:
+    """How many elements of one buffer the admitted route was tested with."""
+    return "" if each.admission is None else str(each.admission.subject.most_elements)
 
 
 def _boards(each: Standing) -> str:

@@ -138,6 +138,7 @@ def _of_admission(admission: Admission, board: str | None) -> dict[str, Any]:
         "toolkit_build": admission.toolkit_build,
         "board": admission.board.name if admission.board else None,
         "trust": admission.subject.domain.trust,
+        "elements": admission.subject.most_elements,
         "bound": None if elsewhere else admission.bound,
         "run": admission.run,
         "manifest_sha256": admission.manifest_sha256,

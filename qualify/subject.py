@@ -44,6 +44,11 @@ class Subject(Document):
         """Cell and route: the subject's folder in its run."""
         return self.cell.id, self.candidate.route
 
+    @property
+    def most_elements(self) -> int:
+        """The elements of its largest input or output: no index beyond them is tested (R6.4)."""
+        return max((argument.elements for argument in self.buffers("input", "output", "inout")), default=0)
+
     def buffers(self, *kinds: str) -> tuple[Argument, ...]:
         """The buffer arguments of those kinds, in ABI order."""
         return tuple(argument for argument in self.arguments if argument.kind in kinds)

@@ -58,7 +58,7 @@ def _run(folder: Path, plan: Plan, verdict: RunVerdict) -> Iterator[str]:
     yield f"Run {plan.run}{board}, toolkit {plan.toolkit_build}, trust {verdict.trust}."
     yield ""
     columns = [node.gate for node in plan.nodes]
-    yield from _table(("cell", "route", *columns, "outcome"), _rows(plan, verdict, columns))
+    yield from _table(("cell", "route", "elements", *columns, "outcome"), _rows(plan, verdict, columns))
     yield ""
     costs = [
         (cost.gate, str(cost.subjects), _seconds(cost.declared_s), _seconds(cost.measured_s))
@@ -69,10 +69,11 @@ def _run(folder: Path, plan: Plan, verdict: RunVerdict) -> Iterator[str]:
 
 
 def _rows(plan: Plan, verdict: RunVerdict, columns: list[str]) -> Iterator[tuple[str, ...]]:
+    elements = {planned.subject.key: str(planned.subject.most_elements) for planned in plan.subjects}
     for subject in verdict.subjects:
         by_gate: dict[str, GateVerdict] = {item.gate: item for item in subject.gates}
         marks = (show.mark(by_gate.get(gate), plan) for gate in columns)
-        yield (subject.cell, subject.route, *marks, subject.outcome)
+        yield (subject.cell, subject.route, elements[subject.cell, subject.route], *marks, subject.outcome)
 
 
 def costs_of(folder: Path, plan: Plan) -> Iterator[Cost]:

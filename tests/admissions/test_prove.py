@@ -51,7 +51,7 @@ def status(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> list[str
     inventory.status(workspace.path, None, datetime.now(UTC))
     row = next(line for line in capsys.readouterr().out.splitlines() if " large " in line)
     columns = [cell.strip() for cell in row.strip("│").split("│")]
-    return [columns[3], columns[4], columns[6]]
+    return [columns[3], columns[4], columns[7]]
 
 
 @pytest.fixture

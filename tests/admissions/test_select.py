@@ -38,7 +38,7 @@ def test_a_dispatcher_gets_the_admitted_route_through_the_command(workspace: Wor
     assert (found["route"], found["kind"], found["closed"], found["bound"]) == ("fast", "measured", [], "1.250000")
     assert [each["path"] for each in found["fragments"]] == ["common/opencl.h", "add/fast.k"]
     assert found["launches"][0]["grid"] == [16, 1, 1]
-    assert found["trust"] == "cooperative"
+    assert (found["trust"], found["elements"]) == ("cooperative", 1000)
 
 
 def test_no_time_is_shown_of_what_is_proven(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,18 +87,18 @@ def test_status_shows_every_cell_in_every_domain(workspace: Workspace, capsys: p
     where, board = domain(workspace), beds.board(workspace)
     rows = status(workspace, capsys, timedelta(days=3))
     assert rows == [
-        ["add", "large", where, "fast", "measured, at least 1.250000 x", "3 d", board, ""],
-        ["add", "ragged", where, "fast", "measured, at least 1.250000 x", "3 d", board, ""],
-        ["add", "tiny", where, "fast", "proven", "3 d", board, ""],
-        *(["add", cell, "cuda-13.2/sm_90", "plain", "none", "", "", ""] for cell in ("large", "ragged", "tiny")),
+        ["add", "large", where, "fast", "measured, at least 1.250000 x", "1000", "3 d", board, ""],
+        ["add", "ragged", where, "fast", "measured, at least 1.250000 x", "77", "3 d", board, ""],
+        ["add", "tiny", where, "fast", "proven", "7", "3 d", board, ""],
+        *(["add", cell, "cuda-13.2/sm_90", "plain", "none", "", "", "", ""] for cell in ("large", "ragged", "tiny")),
     ]
 
 
 def test_status_says_what_closed_an_admission(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     reword(workspace)
     first = status(workspace, capsys, timedelta(hours=2))[0]
-    assert first[3:6] == ["plain", "closed", "2 h"]
-    assert first[7].startswith("cohorts/add/fast.k moved")
+    assert first[3:7] == ["plain", "closed", "1000", "2 h"]
+    assert first[8].startswith("cohorts/add/fast.k moved")
 
 
 def test_status_through_the_command_without_admissions(screened: Workspace) -> None:

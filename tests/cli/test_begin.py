@@ -31,9 +31,9 @@ def test_what_init_writes_screens_at_once_and_its_report_shows_it(begun: Workspa
     assert said.code == 0, said.err
     lines = said.out.splitlines()
     assert lines[0].startswith("## my_add in pocl-3.0/")
-    assert [line.split()[1:4:2] for line in lines if line.startswith("| f32-7 ")] == [
-        ["f32-7", "plain"],
-        ["f32-7", "mine"],
+    assert [line.split()[1:6:2] for line in lines if line.startswith("| f32-7 ")] == [
+        ["f32-7", "plain", "7"],
+        ["f32-7", "mine", "7"],
     ]
     (digest,) = [line for line in lines if line.startswith("| digest ")]
     _, _, subjects, declared, measured, _ = (cell.strip() for cell in digest.split("|"))
