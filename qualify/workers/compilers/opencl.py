@@ -1,22 +1,20 @@
 """OpenCL C for one PoCL device: fragments lie in the worker's private folder, which is the whole include path.
 
-The object is PoCL's program binary with the machine code of every launch of its module: of that local size, no offset,
-and of a small grid where the launch has one. So a measuring worker makes none. The bytes differ between builds of one
-source, so they are kept and never compared (R7.3).
+The object is PoCL's program binary. Its bytes differ between builds of one source, and the code that runs is made
+at the first launch of each local size, so the bytes are kept and never compared (R7.3).
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import pyopencl as cl
 from pyopencl import _cl
 
 from qualify.channel import Described
-from qualify.contract import Kernel, Launch, Module
+from qualify.contract import Module
 from qualify.errors import RigError
 from qualify.objectcode import Built, Entry, Parameter
 from qualify.workers import pocl
@@ -32,10 +30,6 @@ _ARITHMETIC = "mad-enable|no-signed-zeros|unsafe-math-optimizations|finite-math-
 _VALUES = "single-precision-constant|denorms-are-zero|fp32-correctly-rounded-divide-sqrt"
 _CODE = "opt-disable|strict-aliasing|uniform-work-group-size|no-subgroup-ifp"
 _OPTION = re.compile(rf"-cl-(std=CL1\.[012]|{_ARITHMETIC}|{_VALUES}|{_CODE})|-w|-Werror")
-#: What a binary holds beside code for any local size: names of folders of PoCL's cache, which it explains under this
-#: variable in its manual. A small grid has less work-items than this in each dimension.
-_SPECIALISATIONS = "POCL_BINARY_SPECIALIZE_WG"
-_SMALL_GRID_ITEMS = 65_535
 _CANARY = "__kernel void canary(__global float *y) { y[get_global_id(0)] = sin(y[0]); }"
 _ADDRESS_SPACES = {
     int(cl.kernel_arg_address_qualifier.GLOBAL): "global",
@@ -87,7 +81,6 @@ class OpenCLCompiler(Compiler):
             program._build(" ".join(options(module)).encode(), [self._device])
         except cl.Error as error:
             return refused(self._log(program) or str(error).encode(), EXTENSION, limits), None
-        os.environ[_SPECIALISATIONS] = ",".join(specialisations(module.launches))
         binaries: Any = program.get_info(cl.program_info.BINARIES)
         data = bytes(binaries[0])
         log, entries = self._log(program), tuple(self._entries(program))
@@ -123,16 +116,6 @@ class OpenCLCompiler(Compiler):
             return int(kernel.get_work_group_info(what, self._device))
         except cl.Error:
             return None
-
-
-def specialisations(launches: Sequence[Launch]) -> tuple[str, ...]:
-    """The versions of a kernel's machine code that PoCL looks for at these launches, each once."""
-    return tuple(dict.fromkeys(_specialisation(launch) for launch in launches if isinstance(launch, Kernel)))
-
-
-def _specialisation(launch: Kernel) -> str:
-    items = max(blocks * threads for blocks, threads in zip(launch.grid, launch.block, strict=True))
-    return "-".join(map(str, launch.block)) + "-goffs0" + ("-smallgrid" if items < _SMALL_GRID_ITEMS else "")
 
 
 def _parameters(kernel: Any) -> tuple[Parameter, ...] | None:

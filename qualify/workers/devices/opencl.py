@@ -1,7 +1,7 @@
 """OpenCL on a CPU device (PoCL): one arena of shared virtual memory, arguments that point into it.
 
-Launches are asynchronous and a crash would show late, so every checked launch is waited for. An object holds the
-machine code of its module's launches; for any other local size PoCL makes some at the first launch.
+Launches are asynchronous and a crash would show late, so every checked launch is waited for. Machine code is made at
+the first launch of each local size; a checked run precedes every timed one.
 """
 
 from __future__ import annotations
