@@ -183,6 +183,9 @@ class _Promotion:
             before = {each.cell: each for each in standing}
             task = replace(task, selection=self._selection(finalists, before, task))
             if not task.selection.subjects:
+                self.promoted.notes += [
+                    f"{each.cell} is left out: it {each.reason}" for each in task.selection.left_out
+                ]
                 return
             opened = begin(task, self.store, self.gates)
         finished = finish(opened, self.gates, self.progress)
@@ -207,11 +210,11 @@ class _Promotion:
             )
             for cell, rivals in chosen.items()
         ]
-        for each in (each for part in parts for each in part.left_out):
-            self._note(f"{each.cell} is left out: it {each.reason}")
         subjects = [subject for part in parts for subject in part.subjects]
         composed = {identity: made for part in parts for identity, made in part.composed.items()}
-        return replace(_nothing(task.item), subjects=tuple(self._counted(subjects)), composed=composed)
+        left_out = tuple(each for part in parts for each in part.left_out)
+        counted = tuple(self._counted(subjects))
+        return replace(_nothing(task.item), subjects=counted, composed=composed, left_out=left_out)
 
     def _rivals(
         self, finalists: list[Finalist], before: Mapping[str, Standing], board: Board | None

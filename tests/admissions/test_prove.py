@@ -152,6 +152,14 @@ def test_bits_rank_nothing(screened: Workspace, run: str) -> None:
         beds.proved(screened, run, routes={"fast", "other"})
 
 
+def test_a_cell_that_this_device_does_not_hold_is_left_out_on_record(screened: Workspace, run: str) -> None:
+    screened.replace("cohorts/add/cohort.yaml", "timed: false}", "timed: false, where_memory_allows: [cuda]}")
+    with pytest.raises(NothingSelected, match="tiny is left out: it is planned on cuda only"):
+        beds.proved(screened, run, cells={"tiny"})
+    ((_, plan, _),) = beds.proved(screened, run, cells={"tiny", "large"}).runs
+    assert [each.cell for each in plan.left_out] == ["tiny"]
+
+
 def test_the_simulated_device_proves_nothing(tmp_path: Path) -> None:
     workspace = beds.make(tmp_path / "w")
     workspace.replace("pipelines.yaml", "pocl-3.0", "simulated-1.0")
