@@ -2,23 +2,21 @@
 
 `cohorts/<operation>/admissions/<toolkit>--<arch>.json` holds `{cell: [admission, ...]}`, the newest last and in force
 (`in_force` says which, where several boards have admissions of one route).
-The file only grows; what is in it is never changed. An admission is a predicate over the live workspace (R12.2):
-anything that is not what was admitted closes it, and the difference says which fragment moved.
+The file only grows; what is in it is never changed. An admission is a predicate over the live workspace (R12.2), which
+`differences` decides.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,15 +24,12 @@ from qualify.contract import Arm, FragmentRef, Module, Variant
 from qualify.domain import Board, Domain
 from qualify.errors import DocumentError, InputError, RigError
 from qualify.files import read_file
-from qualify.identity import identify
-from qualify.model import Document, Hex16, Hex64, Name, Ratio, Segment, canonical_bytes, check_shape
+from qualify.identity import identify_bytes
+from qualify.model import Document, Hex16, Hex64, Name, Ratio, Segment, canonical_after, canonical_bytes, check_shape
 from qualify.subject import Subject
 
 MAX_ADMISSIONS_BYTES = 16 << 20  # What a run keeps of one input; 500 admissions have 3 MiB.
-MAX_SHOWN = 60  # Characters of a value in a difference.
 _FILE = re.compile(r"(?P<toolkit>.+)--(?P<arch>[^-].*)\.json")
-#: Fields of a subject that are no part of the contract: who promoted it, where, and its arms, which differ by module.
-_NOT_COMPARED = frozenset({"operation", "domain", "role", "candidate", "incumbent", "limits", "attempt", "finalists"})
 
 
 class Parts(Document):
@@ -133,7 +128,7 @@ class Admission(Document):
         """The route that serves where this admission does not hold."""
         return self.plain.arm.route if self.plain else self.subject.incumbent.route
 
-    @property
+    @cached_property
     def sides(self) -> tuple[Side, ...]:
         """Candidate, incumbent and plain, each once."""
         made = [
@@ -141,6 +136,11 @@ class Admission(Document):
             Side(arm=self.subject.incumbent, parts=self.incumbent),
         ]
         return (*made, self.plain) if self.plain else tuple(made)
+
+    @cached_property
+    def json_value(self) -> dict[str, Any]:
+        """What the file says of it, as JSON."""
+        return self.model_dump(mode="json")
 
     @cached_property
     def modules(self) -> tuple[Module, ...]:
@@ -164,9 +164,25 @@ class Admission(Document):
         """What cannot be true of an admission that nobody edited, one sentence each."""
         if self.kind == "measured" and not self.subject.cell.timed:
             yield "it is measured and the cell is not timed"
-        for side, module in zip(self.sides, self.modules, strict=True):
-            if identify("module", module) != side.arm.identity:
+        for side, identity in zip(self.sides, self.identities({}), strict=True):
+            if identity != side.arm.identity:
                 yield f"the identity of {side.arm.route} is not that of its module"
+
+    def identities(self, moved: Mapping[str, str]) -> tuple[str, ...]:
+        """The identities of `modules`, with other BLAKE3 of some fragments, by path; from what is dumped already."""
+        told, domain = self.json_value, self.subject.domain
+        sides = [(told["subject"][name], told[name]) for name in ("candidate", "incumbent")]
+        sides += [(told["plain"]["arm"], told["plain"]["parts"])] if told["plain"] else []
+        same = {"format": 1, "runtime": domain.runtime, "toolkit_build": self.toolkit_build}
+        arguments = canonical_bytes(told["subject"]["arguments"])  # Most of each module.
+        rest = (canonical_bytes({**same, "launches": arm["launches"], **_moved(parts, moved)}) for arm, parts in sides)
+        return tuple(identify_bytes("module", canonical_after("arguments", arguments, each)) for each in rest)
+
+
+def _moved(parts: Mapping[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
+    """The parts of a module with other fragments under some of its paths."""
+    refs = [{**each, "blake3": moved.get(each["path"], each["blake3"])} for each in parts["fragments"]]
+    return {**parts, "fragments": refs}
 
 
 Admissions = Mapping[str, tuple[Admission, ...]]
@@ -218,7 +234,7 @@ def parse(where: str, data: bytes) -> Admissions:
     try:
         check_shape(data, MAX_ADMISSIONS_BYTES)
         found = _model().validate_json(data)
-        if canonical_bytes(json.loads(data)) != data:
+        if _canonical(found) != data:
             raise DocumentError("not in canonical form: it was not written by promote")
         if not all(found.values()):
             raise DocumentError("a cell without an admission")
@@ -226,6 +242,10 @@ def parse(where: str, data: bytes) -> Admissions:
         got = str(error).splitlines()[-1] if isinstance(error, DocumentError) else _first(error)
         raise InputError(where, expected="admissions as promote wrote them", got=got, fix=f"restore {where}") from None
     return found
+
+
+def _canonical(found: Mapping[str, Sequence[Admission]]) -> bytes:
+    return canonical_bytes({cell: [each.json_value for each in items] for cell, items in found.items()})
 
 
 def _first(error: ValueError) -> str:
@@ -251,7 +271,7 @@ def append(workspace: Path, operation: str, domain: Domain, new: Mapping[str, Ad
     found = {cell: list(items) for cell, items in read(workspace, operation, domain).items()}
     for cell, admission in new.items():
         found.setdefault(cell, []).append(admission)
-    data = canonical_bytes({cell: [each.model_dump(mode="json") for each in items] for cell, items in found.items()})
+    data = _canonical(found)
     try:
         path.parent.mkdir(exist_ok=True)
         _replace(path, data)
@@ -287,106 +307,3 @@ def alone(workspace: Path, operation: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-# The live predicate -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, order=True)
-class Difference:
-    """One thing that is not as admitted: a fragment's path, a field of the contract, a route."""
-
-    what: str
-    was: str
-    now: str
-
-    def __str__(self) -> str:
-        return f"{self.what} moved: admitted {self.was}, now {self.now}"
-
-
-@dataclass(frozen=True)
-class LiveArm:
-    """A route as the workspace has it now. `arm` is None, and `why` says it, where it does not apply or is gone."""
-
-    arm: Arm | None
-    module: Module | None = None
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Live:
-    """The cell's contract and arms now. `arms` are those of the admission's sides, in their order."""
-
-    subject: Subject
-    arms: tuple[LiveArm, ...]
-    reference: Reference
-    dispatcher_revision: int
-
-
-def differences(admission: Admission, live: Live) -> tuple[Difference, ...]:
-    """Everything that is not as admitted; the admission is open if there is nothing (R12.2)."""
-    found = [
-        *_fields(admission.subject, live.subject, _NOT_COMPARED),
-        *_fields(admission.reference, live.reference, frozenset(), "reference "),
-    ]
-    if admission.dispatcher_revision != live.dispatcher_revision:
-        was, now = str(admission.dispatcher_revision), str(live.dispatcher_revision)
-        found.append(Difference("dispatcher_revision", was, now))
-    for side, module, arm in zip(admission.sides, admission.modules, live.arms, strict=True):
-        found += _arm(side, module, arm)
-    return tuple(sorted(set(found)))
-
-
-def _arm(side: Side, was: Module, live: LiveArm) -> Iterator[Difference]:
-    """How an arm's module moved; nothing where identity and module are the admitted ones."""
-    route = f"route {side.arm.route}"
-    if live.arm is None or live.module is None:
-        why = live.why or (live.arm.error if live.arm else None) or "gone"
-        yield Difference(route, "admitted", _short(why))
-        return
-    if live.arm.identity == side.arm.identity and live.module == was:
-        return
-    found = list(module_differences(was, live.module, side.arm.route))
-    yield from found or [Difference(f"{route} identity", str(side.arm.identity), str(live.arm.identity))]
-
-
-def module_differences(was: Module, now: Module, route: str) -> Iterator[Difference]:
-    """Which fragments moved, and what else of a route's module; the cell's arguments are compared with the contract."""
-    before, after = ({f.path: f.blake3 for f in module.fragments} for module in (was, now))
-    for path in sorted(before.keys() | after.keys()):
-        if before.get(path) != after.get(path):
-            yield Difference(f"cohorts/{path}", before.get(path, "none")[:16], after.get(path, "none")[:16])
-    if list(before) != list(after) and before.keys() == after.keys():
-        yield Difference(f"route {route} fragments", ", ".join(before), ", ".join(after))
-    yield from _fields(was, now, frozenset({"fragments", "arguments"}), f"route {route} ")
-
-
-def _fields(was: Document, now: Document, skipped: frozenset[str], prefix: str = "") -> Iterator[Difference]:
-    """The fields of two documents of one kind that differ."""
-    before, after = vars(was), vars(now)
-    for name in type(was).model_fields:
-        if name not in skipped and before[name] != after[name]:
-            yield from _values(f"{prefix}{name}", before[name], after[name])
-
-
-def _values(what: str, was: object, now: object) -> Iterator[Difference]:
-    """Two values that differ: the items of equally long lists one by one, anything else as a whole."""
-    if isinstance(was, tuple) and isinstance(now, tuple) and len(was) == len(now):
-        for index, (before, after) in enumerate(zip(was, now, strict=True)):
-            if before != after:
-                name = getattr(before, "name", None) or index
-                yield Difference(f"{what} {name}", _text(before), _text(after))
-        return
-    yield Difference(what, _text(was), _text(now))
-
-
-def _text(value: object) -> str:
-    if isinstance(value, Document):
-        return _short(value.canonical().decode().strip())
-    if isinstance(value, tuple):
-        return _short(", ".join(_text(item) for item in value)) or "none"
-    return _short(str(value))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

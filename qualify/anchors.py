@@ -22,12 +22,10 @@ from typing import Any
 from qualify import __version__
 from qualify.admission import Admission
 from qualify.domain import Domain
-from qualify.errors import InputError
 from qualify.evidence import layout
 from qualify.evidence.files import below, folder, read_file
 from qualify.evidence.manifest import MANIFEST, MAX_MANIFEST_BYTES
 from qualify.evidence.problems import ProblemError
-from qualify.files import read_file as read_workspace
 from qualify.model import MAX_DOCUMENT_BYTES
 
 #: A `SubjectVerdict` as verdict.json has it.
@@ -91,7 +89,7 @@ class Anchors:
         self._root = root
         self._runs: dict[str, _Run | str] = {}
         self._withdrawn: dict[str, str | None] = {}
-        self._files: dict[str, str | None] = {}
+        self._sources: dict[str, dict[str, str] | None] = {}
 
     def withdrawn(self, run: str) -> str | None:
         """Why a run was withdrawn, None if it was not. Any mark counts, even one that cannot be read."""
@@ -104,29 +102,24 @@ class Anchors:
         found = self._run(run)
         return {} if isinstance(found, str) else found.subjects
 
-    def untouched(self, run: str, workspace: Path) -> bool:
-        """Whether every file of the cohorts that the run read is the same now, and this is the version that read it.
+    def sources(self, run: str) -> dict[str, str] | None:
+        """The SHA-256 of every file of the cohorts that a run read; None unless it stands and this version read them.
 
-        What composing gives is a function of those files, so that nothing has to be composed again. The admissions
-        themselves, which the run read too, have grown since.
+        What composing gives is a function of those files. The admissions themselves, which the run read too, have
+        grown since.
         """
+        if run not in self._sources:
+            self._sources[run] = self._read_by(run)
+        return self._sources[run]
+
+    def _read_by(self, run: str) -> dict[str, str] | None:
         found = self._run(run)
         if isinstance(found, str) or found.versions != {"qualify": __version__}:
-            return False
+            return None
         try:
-            read = found.plan["inputs_sha256"].items()
-            return all(self._sha256(workspace, path) == digest for path, digest in read if _is_source(path))
+            return {path: str(digest) for path, digest in found.plan["inputs_sha256"].items() if _is_source(path)}
         except _SHAPE:
-            return False
-
-    def _sha256(self, workspace: Path, path: str) -> str | None:
-        """The digest of a file of the workspace, None if it is none."""
-        if path not in self._files:
-            try:
-                self._files[path] = hashlib.sha256(read_workspace(workspace, path)).hexdigest()
-            except InputError:
-                self._files[path] = None
-        return self._files[path]
+            return None
 
     def problems(self, admission: Admission, operation: str, domain: Domain, cell: str) -> tuple[str, ...]:
         """Why the admission of a cell is not what its run says, one sentence each; none if it is."""
@@ -201,13 +194,12 @@ def _listed(at: int, path: str, manifest: bytes) -> Any:
 def _against_run(admission: Admission, run: _Run) -> Iterator[str]:
     """What the admission says and its run does not."""
     subject, reference, plan = admission.subject, admission.reference, run.plan
-    if run.planned.get(subject.key) != subject.model_dump(mode="json"):
+    if run.planned.get(subject.key) != admission.json_value["subject"]:
         yield f"the subject of {admission.run} is another one"
-    board = admission.board.model_dump(mode="json") if admission.board else None
     plain = admission.plain.arm if admission.plain else subject.incumbent
     said = {
         "toolkit build": (admission.toolkit_build, plan["toolkit_build"]),
-        "board": (board, plan["board"]),
+        "board": (admission.json_value["board"], plan["board"]),
         "pipeline": (admission.pipeline, plan["pipeline"]),
         "dispatcher revision": (admission.dispatcher_revision, plan["dispatcher_revision"]),
         "reference": (f"{reference.path}:{reference.function}", plan["reference"]),

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from qualify import cohort
-from qualify.admission import module_differences
 from qualify.anchors import Anchors, speed_up
 from qualify.contract import Module
+from qualify.differences import module_differences
 from qualify.domain import Domain
 from qualify.errors import EvidenceError, Exit, QualifyError, UsageError
 from qualify.evidence.audit import RunAudit, verify_run

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from qualify.contract import Arm, Variant
-from qualify.model import Document, Hex64, Json, Name, canonical_bytes
+from qualify.model import Document, Hex64, Json, Name, canonical_after, canonical_bytes
 from qualify.objectcode import Built
 from qualify.steps import ArmName, Record, Step
 from qualify.subject import Subject
@@ -67,7 +67,7 @@ class Measurement(Document):
     def canonical(self) -> bytes:
         """The document's bytes; facts, their first field and most of them, are JSON already and are not copied."""
         rest = canonical_bytes(self.model_dump(mode="json", exclude={"facts"}))
-        return b'{"facts":' + canonical_bytes(self.facts)[:-1] + b"," + rest[1:]
+        return canonical_after("facts", canonical_bytes(self.facts), rest)
 
 
 class WorkerLost(Exception):

@@ -12,7 +12,12 @@ _CONTEXT = "qualify 2026-10 identity of a {kind}"
 
 def identify(kind: str, document: Document) -> str:
     """64 hexadecimal digits: the document's canonical bytes hashed under a key derived for `kind`."""
-    return blake3(document.canonical(), derive_key_context=_CONTEXT.format(kind=kind)).hexdigest()
+    return identify_bytes(kind, document.canonical())
+
+
+def identify_bytes(kind: str, canonical: bytes) -> str:
+    """As `identify`, of canonical bytes that somebody has already."""
+    return blake3(canonical, derive_key_context=_CONTEXT.format(kind=kind)).hexdigest()
 
 
 def content(data: bytes) -> str:

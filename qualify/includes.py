@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,6 +40,11 @@ def scan(data: bytes) -> tuple[Include, ...]:
         if directive:
             found += _directive(line, directive["name"], directive["rest"])
     return tuple(found)
+
+
+def is_listed(include: Include, fragments: Collection[str], *, toolkit_headers: bool) -> bool:
+    """Whether an include names a fragment of its module, or with angles a header of a toolkit that has some."""
+    return include.name in fragments if include.quoted else toolkit_headers
 
 
 # Directives that read no file. `pragma` has a list of its own.

@@ -11,13 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qualify import admission as admissions
-from qualify.admission import Admission, Difference
+from qualify import edited
 from qualify.anchors import Anchors
+from qualify.differences import Difference
 from qualify.domain import Domain
+from qualify.edited import Sources
 from qualify.errors import Exit, InputError, worst
 from qualify.evidence.problems import printable
 from qualify.garbage import uncollected
-from qualify.standing import Standing, standing
+from qualify.standing import Standing
 from qualify.workspace import check_operation, evidence_root, operations
 
 NO_BUILD = "the toolkit's build is not compared here; screen and promote compare it where the toolkit is"
@@ -30,8 +32,10 @@ def check(workspace: Path, operation: str | None) -> Exit:
     not there, InputError for admissions that promote did not write.
     """
     anchors = Anchors(evidence_root(workspace))
+    sources = Sources(workspace, anchors)
     with uncollected():
-        found = [each for name in _admitted(workspace, operation) for each in _standings(workspace, name, anchors)]
+        names = _admitted(workspace, operation)
+        found = [each for name in names for each in _standings(workspace, name, anchors, sources)]
     admitted = [each for each in found if each.admission is not None]
     if not admitted:
         print("no admission: plain serves every cell")
@@ -52,27 +56,12 @@ def _admitted(workspace: Path, operation: str | None) -> tuple[str, ...]:
     return (operation,) if operation in found else ()
 
 
-def _standings(workspace: Path, operation: str, anchors: Anchors) -> Iterator[Standing]:
+def _standings(workspace: Path, operation: str, anchors: Anchors, sources: Sources) -> Iterator[Standing]:
     """Every admitted cell of an operation in every domain; others too, where something has to be composed again."""
     for domain in admissions.domains(workspace, operation):
         found = admissions.read(workspace, operation, domain)
-        runs = {each.run for of_cell in found.values() for each in admissions.in_force(of_cell)}
-        if all(anchors.untouched(run, workspace) for run in runs):
-            yield from _untouched(operation, domain, found, anchors)
-        else:
-            yield from _composed(workspace, operation, domain, found, anchors)
-
-
-def _untouched(operation: str, domain: Domain, found: admissions.Admissions, anchors: Anchors) -> Iterator[Standing]:
-    """Nothing that the runs read is another: what composing it again would give is known."""
-    for cell, of_cell in found.items():
-
-        def make(each: Admission, cell: str = cell) -> Standing:
-            unproven = (*each.contradictions(), *anchors.problems(each, operation, domain, cell))
-            identity, withdrawn = each.subject.candidate.identity, anchors.withdrawn(each.run)
-            return Standing(operation, domain, cell, each.plain_route, each, identity, (), withdrawn, unproven)
-
-        yield standing(of_cell, make, None)
+        told = edited.standings(operation, domain, found, anchors, sources)
+        yield from _composed(workspace, operation, domain, found, anchors) if told is None else told
 
 
 def _composed(

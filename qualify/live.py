@@ -12,9 +12,10 @@ from collections.abc import Collection
 
 from qualify import admission as admissions
 from qualify import cohort
-from qualify.admission import Admission, Difference, Live, LiveArm, Reference, Side
+from qualify.admission import Admission, Reference, Side
 from qualify.anchors import Anchors
 from qualify.contract import Cell
+from qualify.differences import Difference, Live, LiveArm, differences
 from qualify.domain import Domain, Limits
 from qualify.standing import Standing, standing
 
@@ -87,7 +88,7 @@ class _Reader:
         subject = cohort.subject(self.item, self.domain, _NOT_COMPARED, live, candidate, incumbent)
         found = Live(subject, arms, self._reference, self.item.dispatcher_revision)
         identity = arms[0].arm.identity if arms[0].arm else None
-        return identity, admissions.differences(admission, found)
+        return identity, differences(admission, found)
 
     def _arm(self, cell: Cell, side: Side, build: str) -> LiveArm:
         key = (cell.id, side.arm.route, build)

@@ -149,6 +149,11 @@ def canonical_by_items(document: Document, name: str) -> bytes:
     return b"{" + b",".join(filter(None, (before, listed, after))) + b"}\n"
 
 
+def canonical_after(name: str, value: bytes, rest: bytes) -> bytes:
+    """The canonical bytes of an object from those of its first field's value and those of an object of the others."""
+    return canonical_bytes({name: 0})[:-3] + value[:-1] + b"," + rest[1:]
+
+
 def check_shape(data: bytes, limit_bytes: int) -> None:
     """Refuse by size and by nesting before any parser sees the bytes. Raises ShapeError."""
     if len(data) > limit_bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from qualify.admission import Admission, Difference, in_force
+from qualify.admission import Admission, in_force
+from qualify.differences import Difference
 from qualify.domain import Domain
 
 

@@ -17,7 +17,7 @@ from qualify.documents import Field
 from qualify.domain import Domain
 from qualify.errors import InputError
 from qualify.identity import content, identify
-from qualify.includes import IncludeError, scan
+from qualify.includes import IncludeError, is_listed, scan
 
 #: Options that carry no path, start no other tool and choose no target, by frontend; anything else is refused (R6.3).
 _OPTIONS = {
@@ -205,7 +205,7 @@ def _check_closure(fragments: Mapping[str, bytes], *, toolkit_headers: bool) -> 
             where = f"{shown}:{error.line}"
             raise InputError(where, expected=error.expected, got=error.got, fix=error.fix) from error
         for include in includes:
-            if include.name not in fragments if include.quoted else not toolkit_headers:
+            if not is_listed(include, fragments, toolkit_headers=toolkit_headers):
                 raise InputError(
                     f"{shown}:{include.line}",
                     expected=f"an include of one of the route's fragments ({', '.join(fragments)})",

@@ -323,10 +323,12 @@ main()
 """
 
 
-def test_a_check_loads_neither_gates_nor_a_heavy_library(workspace: Workspace) -> None:
+@pytest.mark.parametrize(("edited", "code"), [("other.k", 0), ("fast.k", 10)])
+def test_a_check_loads_neither_gates_nor_a_heavy_library(workspace: Workspace, edited: str, code: int) -> None:
+    append(workspace, f"add/{edited}")
     command = (sys.executable, "-c", LOADED, "check")
     done = subprocess.run(command, cwd=workspace.path, check=False, capture_output=True, text=True, env=clean())
-    assert done.returncode == 0, done
+    assert done.returncode == code, done
     loaded = set(done.stderr.partition("loaded: ")[2].split())
     assert "qualify.anchors" in loaded
     assert not loaded & {"numpy", "pyopencl", "rich", "ml_dtypes", "yaml", "gates", "qualify.cohort"}

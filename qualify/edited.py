@@ -1,0 +1,154 @@
+"""Admissions against a workspace whose cohort.yaml is the one that was admitted: only the files that it names may move.
+
+What composing a cell gives is a function of cohort.yaml, which need not be read again then, and of the fragments: the
+admitted module with the fragments as they are now. That each admission is what its run planned is checked with it. So
+500 admissions are checked in half a second; whatever needs a closer look is left to `live`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+
+from qualify import admission as admissions
+from qualify.admission import Admission, Reference
+from qualify.anchors import Anchors
+from qualify.contract import FragmentRef
+from qualify.differences import Difference, Live, LiveArm, differences
+from qualify.domain import Domain
+from qualify.errors import InputError
+from qualify.files import read_file
+from qualify.identity import content
+from qualify.includes import IncludeError, is_listed, scan
+from qualify.standing import Standing, standing
+
+
+class LookCloser(Exception):
+    """What the workspace makes of an admission cannot be told without composing it."""
+
+
+class Sources:
+    """Files of a workspace, each read once, and whether they are those that a run read."""
+
+    def __init__(self, workspace: Path, anchors: Anchors) -> None:
+        self._workspace, self._anchors = workspace, anchors
+        self._files: dict[str, bytes | None] = {}
+        self._sha256: dict[str, str] = {}
+        self._moved: dict[str, frozenset[str]] = {}
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises LookCloser for what is no file, or may not be read."""
+        if path not in self._files:
+            try:
+                self._files[path] = read_file(self._workspace, path)
+            except InputError:
+                self._files[path] = None
+        data = self._files[path]
+        if data is None:
+            raise LookCloser(path)
+        return data
+
+    def sha256(self, path: str) -> str:
+        """The digest of a file. Raises LookCloser."""
+        if path not in self._sha256:
+            self._sha256[path] = hashlib.sha256(self.read(path)).hexdigest()
+        return self._sha256[path]
+
+    def moved(self, run: str) -> frozenset[str]:
+        """The sources that a run read and that are others now. Raises LookCloser where that is not known."""
+        if run not in self._moved:
+            self._moved[run] = frozenset(path for path, was in self.of(run).items() if self.sha256(path) != was)
+        return self._moved[run]
+
+    def of(self, run: str) -> dict[str, str]:
+        """The SHA-256 of each source that a run read. Raises LookCloser."""
+        found = self._anchors.sources(run)
+        if found is None:
+            raise LookCloser(run)
+        return found
+
+
+def standings(
+    operation: str, domain: Domain, found: admissions.Admissions, anchors: Anchors, sources: Sources
+) -> tuple[Standing, ...] | None:
+    """Every admitted cell of an operation in a domain; None where something has to be composed again."""
+    cohort = f"cohorts/{operation}/cohort.yaml"
+    try:
+        runs = {each.run for of_cell in found.values() for each in admissions.in_force(of_cell)}
+        if any(cohort not in sources.of(run) or cohort in sources.moved(run) for run in runs):
+            return None
+        return tuple(_standing(operation, domain, *item, anchors, sources) for item in found.items())
+    except LookCloser:
+        return None
+
+
+def _standing(
+    operation: str, domain: Domain, cell: str, of_cell: tuple[Admission, ...], anchors: Anchors, sources: Sources
+) -> Standing:
+    def make(each: Admission) -> Standing:
+        unproven = (*each.contradictions(), *anchors.problems(each, operation, domain, cell))
+        identity, moved = _Edited(each, sources).compared()
+        withdrawn = anchors.withdrawn(each.run)
+        return Standing(operation, domain, cell, each.plain_route, each, identity, moved, withdrawn, unproven)
+
+    return standing(of_cell, make, None)
+
+
+class _Edited:
+    """One admission and the files that it was made from; every method may raise LookCloser."""
+
+    def __init__(self, admission: Admission, sources: Sources) -> None:
+        self._admission, self._sources = admission, sources
+        self._moved = sources.moved(admission.run)
+
+    def compared(self) -> tuple[str | None, tuple[Difference, ...]]:
+        """The identity of the admitted route now, and what is not as admitted."""
+        admission = self._admission
+        reference = self._reference()
+        if not self._fragments and reference == admission.reference:
+            return admission.subject.candidate.identity, ()
+        identities = admission.identities({ref.path: ref.blake3 for ref in self._fragments.values()})
+        arms = tuple(map(self._arm, range(len(identities)), identities))
+        live = Live(admission.subject, arms, reference, admission.dispatcher_revision)
+        return identities[0], differences(admission, live)
+
+    def _reference(self) -> Reference:
+        was = self._admission.reference
+        if was.path not in self._moved:
+            return was
+        return Reference(path=was.path, function=was.function, sha256=self._sources.sha256(was.path))
+
+    @cached_property
+    def _fragments(self) -> dict[str, FragmentRef]:
+        """The fragments of all sides that are others now, by path."""
+        known = self._sources.of(self._admission.run)
+        found = {}
+        for path in {ref.path for side in self._admission.sides for ref in side.parts.fragments}:
+            place = f"cohorts/{path}"
+            if place not in known:
+                raise LookCloser(place)
+            if place in self._moved:
+                found[path] = FragmentRef(path=path, blake3=content(self._sources.read(place)))
+        return found
+
+    def _arm(self, index: int, identity: str) -> LiveArm:
+        """One side as it is now."""
+        side, was = self._admission.sides[index], self._admission.modules[index]
+        self._check_closure([ref.path for ref in was.fragments])
+        now = tuple(self._fragments.get(ref.path, ref) for ref in was.fragments)
+        arm = side.arm.model_copy(update={"identity": identity})
+        return LiveArm(arm, was.model_copy(update={"fragments": now}))
+
+    def _check_closure(self, paths: list[str]) -> None:
+        """What a moved fragment includes is one of the module's fragments, as it is of those that did not move."""
+        runtime = self._admission.subject.domain.runtime
+        for path in paths if runtime != "simulated" else ():
+            if path not in self._fragments:
+                continue
+            try:
+                includes = scan(self._sources.read(f"cohorts/{path}"))
+            except IncludeError as error:
+                raise LookCloser(path) from error
+            if not all(is_listed(each, paths, toolkit_headers=runtime == "cuda") for each in includes):
+                raise LookCloser(path)
