@@ -44,8 +44,15 @@ class Sessions:
 
     def ratios(self, session: int) -> list[Fraction]:
         """The exact ratio of each window of one session."""
+        first, totals = self.candidate_first[session], self.totals_ns[session]
+        outer, inner = totals[:, 0] + totals[:, 3], totals[:, 1] + totals[:, 2]
+        incumbent, candidate = np.where(first, inner, outer), np.where(first, outer, inner)
+        return [Fraction(*pair) for pair in zip(incumbent.tolist(), candidate.tolist(), strict=True)]
+
+    def windows(self, session: int) -> list[Window]:
+        """The windows of one session."""
         order, totals = self.candidate_first[session].tolist(), self.totals_ns[session].tolist()
-        return [window(first, segments).total for first, segments in zip(order, totals, strict=True)]
+        return [window(first, segments) for first, segments in zip(order, totals, strict=True)]
 
 
 #: A disturbance: generator and the place of the candidate's segments in, logarithm of the slow-down out.

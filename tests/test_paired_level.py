@@ -21,6 +21,12 @@ def false_admissions(disturbance: Disturbance, limit: Fraction = ONE, gain: Frac
     return simulation.admitted(sessions, lambda ratios, at: simulation.over_windows(ratios, at, LEVEL), limit)
 
 
+def test_ratios_are_those_of_the_windows() -> None:
+    sessions = simulation.simulate(simulation.drift, 2, seed=7)
+    for session in range(2):
+        assert sessions.ratios(session) == [window.total for window in sessions.windows(session)]
+
+
 @pytest.mark.parametrize("name", simulation.KEPT)
 def test_level_is_kept_under(name: str) -> None:
     assert false_admissions(simulation.KEPT[name]) <= simulation.most(REPLICATES, LEVEL)
