@@ -170,19 +170,31 @@ class Admission(Document):
 
     def identities(self, moved: Mapping[str, str]) -> tuple[str, ...]:
         """The identities of `modules`, with other BLAKE3 of some fragments, by path; from what is dumped already."""
-        told, domain = self.json_value, self.subject.domain
+        refs = (each for side in self.sides for each in side.parts.fragments)
+        exchanged = {_spelled(each): _spelled(each, moved[each.path]) for each in refs if each.path in moved}
+        return tuple(identify_bytes("module", _exchange(data, exchanged)) for data in self._canonical_modules)
+
+    @cached_property
+    def _canonical_modules(self) -> tuple[bytes, ...]:
+        """The bytes of `modules`."""
+        told = self.json_value
         sides = [(told["subject"][name], told[name]) for name in ("candidate", "incumbent")]
         sides += [(told["plain"]["arm"], told["plain"]["parts"])] if told["plain"] else []
-        same = {"format": 1, "runtime": domain.runtime, "toolkit_build": self.toolkit_build}
+        same = {"format": 1, "runtime": self.subject.domain.runtime, "toolkit_build": self.toolkit_build}
         arguments = canonical_bytes(told["subject"]["arguments"])  # Most of each module.
-        rest = (canonical_bytes({**same, "launches": arm["launches"], **_moved(parts, moved)}) for arm, parts in sides)
-        return tuple(identify_bytes("module", canonical_after("arguments", arguments, each)) for each in rest)
+        rest = (canonical_bytes({**same, "launches": arm["launches"], **parts}) for arm, parts in sides)
+        return tuple(canonical_after("arguments", arguments, each) for each in rest)
 
 
-def _moved(parts: Mapping[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
-    """The parts of a module with other fragments under some of its paths."""
-    refs = [{**each, "blake3": moved.get(each["path"], each["blake3"])} for each in parts["fragments"]]
-    return {**parts, "fragments": refs}
+def _spelled(ref: FragmentRef, blake3: str | None = None) -> bytes:
+    """How a module spells a fragment. Text of a module cannot hold it: quotes are escaped there."""
+    return canonical_bytes({"blake3": blake3 or ref.blake3, "path": ref.path})[:-1]
+
+
+def _exchange(data: bytes, exchanged: Mapping[bytes, bytes]) -> bytes:
+    for was, now in exchanged.items():
+        data = data.replace(was, now)
+    return data
 
 
 Admissions = Mapping[str, tuple[Admission, ...]]

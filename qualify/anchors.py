@@ -19,6 +19,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from qualify import __version__
 from qualify.admission import Admission
 from qualify.domain import Domain
@@ -188,7 +190,7 @@ def _listed(at: int, path: str, manifest: bytes) -> Any:
     line = f"{hashlib.sha256(data).hexdigest()}  {path}\n".encode()
     if not manifest.startswith(line) and b"\n" + line not in manifest:
         raise ProblemError("C01", path, "the bytes are not those of the manifest")
-    return json.loads(data)
+    return from_json(data)
 
 
 def _against_run(admission: Admission, run: _Run) -> Iterator[str]:

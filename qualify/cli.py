@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from qualify import garbage
 from qualify.errors import Exit, NothingSelected, QualifyError
 
 if TYPE_CHECKING:
@@ -360,6 +361,7 @@ def _check_gates() -> None:
 def main() -> NoReturn:
     """Run a command; the exit code is one of `qualify.errors.Exit`. Any other exception is a bug: a traceback and 1."""
     signal.signal(signal.SIGTERM, _interrupt)
+    garbage.seldom()
     try:
         code = app(standalone_mode=False)
     except QualifyError as error:

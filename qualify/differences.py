@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from qualify.admission import Admission, Reference, Side
@@ -50,7 +50,7 @@ def differences(admission: Admission, live: Live) -> tuple[Difference, ...]:
     """Everything that is not as admitted; the admission is open if there is nothing (R12.2)."""
     found = [
         *_fields(admission.subject, live.subject, _NOT_COMPARED),
-        *_fields(admission.reference, live.reference, frozenset(), "reference "),
+        *reference_differences(admission.reference, live.reference),
     ]
     if admission.dispatcher_revision != live.dispatcher_revision:
         was, now = str(admission.dispatcher_revision), str(live.dispatcher_revision)
@@ -76,12 +76,22 @@ def _arm(side: Side, was: Module, live: LiveArm) -> Iterator[Difference]:
 def module_differences(was: Module, now: Module, route: str) -> Iterator[Difference]:
     """Which fragments moved, and what else of a route's module; the cell's arguments are compared with the contract."""
     before, after = ({f.path: f.blake3 for f in module.fragments} for module in (was, now))
-    for path in sorted(before.keys() | after.keys()):
-        if before.get(path) != after.get(path):
-            yield Difference(f"cohorts/{path}", before.get(path, "none")[:16], after.get(path, "none")[:16])
+    yield from fragment_differences(before, after)
     if list(before) != list(after) and before.keys() == after.keys():
         yield Difference(f"route {route} fragments", ", ".join(before), ", ".join(after))
     yield from _fields(was, now, frozenset({"fragments", "arguments"}), f"route {route} ")
+
+
+def fragment_differences(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Difference]:
+    """Which fragments moved, from their BLAKE3 by path."""
+    for path in sorted(was.keys() | now.keys()):
+        if was.get(path) != now.get(path):
+            yield Difference(f"cohorts/{path}", was.get(path, "none")[:16], now.get(path, "none")[:16])
+
+
+def reference_differences(was: Reference, now: Reference) -> Iterator[Difference]:
+    """How the exact reference moved."""
+    yield from _fields(was, now, frozenset(), "reference ")
 
 
 def _fields(was: Document, now: Document, skipped: frozenset[str], prefix: str = "") -> Iterator[Difference]:

@@ -8,19 +8,18 @@ admitted module with the fragments as they are now. That each admission is what 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
 from qualify import admission as admissions
 from qualify.admission import Admission, Reference
 from qualify.anchors import Anchors
-from qualify.contract import FragmentRef
-from qualify.differences import Difference, Live, LiveArm, differences
+from qualify.differences import Difference, fragment_differences, reference_differences
 from qualify.domain import Domain
 from qualify.errors import InputError
 from qualify.files import read_file
 from qualify.identity import content
-from qualify.includes import IncludeError, is_listed, scan
 from qualify.standing import Standing, standing
 
 
@@ -35,6 +34,7 @@ class Sources:
         self._workspace, self._anchors = workspace, anchors
         self._files: dict[str, bytes | None] = {}
         self._sha256: dict[str, str] = {}
+        self._blake3: dict[str, str] = {}
         self._moved: dict[str, frozenset[str]] = {}
 
     def read(self, path: str) -> bytes:
@@ -54,6 +54,12 @@ class Sources:
         if path not in self._sha256:
             self._sha256[path] = hashlib.sha256(self.read(path)).hexdigest()
         return self._sha256[path]
+
+    def blake3(self, path: str) -> str:
+        """What a module names a file by. Raises LookCloser."""
+        if path not in self._blake3:
+            self._blake3[path] = content(self.read(path))
+        return self._blake3[path]
 
     def moved(self, run: str) -> frozenset[str]:
         """The sources that a run read and that are others now. Raises LookCloser where that is not known."""
@@ -104,14 +110,16 @@ class _Edited:
 
     def compared(self) -> tuple[str | None, tuple[Difference, ...]]:
         """The identity of the admitted route now, and what is not as admitted."""
-        admission = self._admission
-        reference = self._reference()
-        if not self._fragments and reference == admission.reference:
-            return admission.subject.candidate.identity, ()
-        identities = admission.identities({ref.path: ref.blake3 for ref in self._fragments.values()})
-        arms = tuple(map(self._arm, range(len(identities)), identities))
-        live = Live(admission.subject, arms, reference, admission.dispatcher_revision)
-        return identities[0], differences(admission, live)
+        admission, reference = self._admission, self._reference()
+        found = set(reference_differences(admission.reference, reference))
+        if not self._fragments:
+            return admission.subject.candidate.identity, tuple(sorted(found))
+        for side in admission.sides:
+            was = {ref.path: ref.blake3 for ref in side.parts.fragments}
+            self._check_closure(was.keys())
+            now = {path: self._fragments.get(path, blake3) for path, blake3 in was.items()}
+            found |= set(fragment_differences(was, now))
+        return admission.identities(self._fragments)[0], tuple(sorted(found))
 
     def _reference(self) -> Reference:
         was = self._admission.reference
@@ -120,8 +128,8 @@ class _Edited:
         return Reference(path=was.path, function=was.function, sha256=self._sources.sha256(was.path))
 
     @cached_property
-    def _fragments(self) -> dict[str, FragmentRef]:
-        """The fragments of all sides that are others now, by path."""
+    def _fragments(self) -> dict[str, str]:
+        """The BLAKE3 of the fragments of all sides that are others now, by path."""
         known = self._sources.of(self._admission.run)
         found = {}
         for path in {ref.path for side in self._admission.sides for ref in side.parts.fragments}:
@@ -129,19 +137,13 @@ class _Edited:
             if place not in known:
                 raise LookCloser(place)
             if place in self._moved:
-                found[path] = FragmentRef(path=path, blake3=content(self._sources.read(place)))
+                found[path] = self._sources.blake3(place)
         return found
 
-    def _arm(self, index: int, identity: str) -> LiveArm:
-        """One side as it is now."""
-        side, was = self._admission.sides[index], self._admission.modules[index]
-        self._check_closure([ref.path for ref in was.fragments])
-        now = tuple(self._fragments.get(ref.path, ref) for ref in was.fragments)
-        arm = side.arm.model_copy(update={"identity": identity})
-        return LiveArm(arm, was.model_copy(update={"fragments": now}))
-
-    def _check_closure(self, paths: list[str]) -> None:
+    def _check_closure(self, paths: Collection[str]) -> None:
         """What a moved fragment includes is one of the module's fragments, as it is of those that did not move."""
+        from qualify.includes import IncludeError, is_listed, scan  # Only where something moved.
+
         runtime = self._admission.subject.domain.runtime
         for path in paths if runtime != "simulated" else ():
             if path not in self._fragments:
