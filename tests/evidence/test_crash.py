@@ -12,6 +12,7 @@ import pytest
 from qualify.errors import RigError
 from qualify.evidence.audit import RunAudit, StoreAudit, verify_store
 from qualify.evidence.store import Store
+from tests.evidence.lives import lives
 from tests.evidence.small import GATES, RUN, write_run
 
 #: How far a run got, by what an audit of the store says of it.
@@ -37,41 +38,20 @@ def stage(root: Path) -> int:
     return SEALED if audit.runs else OPENED if audit.opened else ABSENT
 
 
-def at(number: int, act: Callable[[], None]) -> Callable[[str], None]:
-    """An announcement that acts at the operation of that number."""
-    left = iter(range(number, -1, -1))
-
-    def announce(_operation: str) -> None:
-        if next(left, None) == 0:
-            act()
-
-    return announce
-
-
-def killed(root: Path, number: int) -> None:
-    """Write a run in a process that ends without any cleanup at one announcement."""
-    child = os.fork()
-    if not child:
-        try:
-            write_run(root, announce=at(number, lambda: os._exit(9)))
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-
-
 def test_a_kill_before_or_after_any_operation_leaves_the_old_state_or_the_new(
     operations: list[str], memory_path: Path
 ) -> None:
     assert len(operations) > 150
     stages = []
-    for number in range(len(operations)):
-        root = memory_path / "evidence"
-        killed(root, number)
-        stages.append(stage(root))
-        if number % 20 == 0:
-            write_run(root, "after-the-crash")
-            assert verify_store(root, GATES).outcome == "verified"
-        shutil.rmtree(root, ignore_errors=True)
+    root = memory_path / "evidence"
+    with lives() as kill:
+        for number in range(len(operations)):
+            kill(root, number)
+            stages.append(stage(root))
+            if number % 20 == 0:
+                write_run(root, "after-the-crash")
+                assert verify_store(root, GATES).outcome == "verified"
+            shutil.rmtree(root, ignore_errors=True)
     assert stages == sorted(stages)
     assert set(stages) == {ABSENT, OPENED, SEALED}
     assert stages.index(OPENED) == operations.index(f"after rename opened/{RUN}.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from qualify import program, timed
@@ -23,6 +24,12 @@ from tests.gates.build import series_ref, subject
 
 FLUSH = program.flush_bytes(subject()) or 0
 LONG_NS = 500_000_000
+
+
+@cache
+def order(number: int, sets: int) -> tuple[int, ...]:
+    """The order of a segment's sets, drawn by its number: the same in every measurement."""
+    return permutation(f"{number:016x}", sets)
 
 
 @dataclass
@@ -64,7 +71,7 @@ class Measured:
 
     def reading(self, arm: str, number: int) -> Reading:
         """One segment of units as long as the arm's pass; a set's digest is its number."""
-        sets, start = permutation(f"{number:016x}", self.sets), 10**9 * (number + 1)
+        sets, start = order(number, self.sets), 10**9 * (number + 1)
         ends = tuple(start + self.pass_ns(arm) * (unit + 1) for unit in range(self.units))
         return Reading(sets, start, ends, tuple((each,) for each in sets), 0, host_bound=False)
 
