@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from qualify.evidence import layout
-from qualify.evidence.files import File, Folder, scan
+from qualify.evidence.files import Folder, scan
+from qualify.evidence.hashing import Hashed, hashed
 from qualify.evidence.problems import Problem
-from qualify.identity import content
 
 MAX_KEPT_BYTES = 1 << 30  # What an audit holds in memory: documents and series of a thousand subjects take 100 MiB.
 
@@ -49,33 +48,43 @@ def read(at: int) -> Contents:
     """Read a run's folder by its descriptor. What cannot be read, or must not, is a problem and not in the digests."""
     contents = Contents()
     kept_bytes = 0
-    for item in scan(at, layout.limit_of):
+    for item in hashed(scan(at, layout.limit_of), _has_blake3):
         if isinstance(item, Problem):
             contents.add(item)
         elif isinstance(item, Folder):
             contents.folders.add(item.path)
         else:
-            contents.digests[item.path] = hashlib.sha256(item.data).hexdigest()
-            contents.sizes[item.path] = len(item.data)
-            if item.path.startswith(layout.INPUTS):
-                contents.sources.add(content(item.data))
-            for problem in _wrong_name(item):
-                contents.add(problem)
-            if layout.is_judged(item.path):
-                kept_bytes += len(item.data)
+            _add(contents, item)
+            if layout.is_judged(item.file.path):
+                kept_bytes += len(item.file.data)
                 if kept_bytes > MAX_KEPT_BYTES:
-                    contents.add(Problem(item.path, "P17", f"more than {MAX_KEPT_BYTES} bytes to judge"))
+                    contents.add(Problem(item.file.path, "P17", f"more than {MAX_KEPT_BYTES} bytes to judge"))
                     return contents
-                contents.kept[item.path] = item.data
+                contents.kept[item.file.path] = item.file.data
     return contents
 
 
-def _wrong_name(item: File) -> Iterator[Problem]:
+def _has_blake3(path: str) -> bool:
+    """Whether something names a file by its BLAKE3: a module its fragments, an object itself."""
+    return path.startswith((layout.INPUTS, layout.OBJECTS))
+
+
+def _add(contents: Contents, item: Hashed) -> None:
+    path = item.file.path
+    contents.digests[path] = item.sha256
+    contents.sizes[path] = len(item.file.data)
+    if path.startswith(layout.INPUTS):
+        contents.sources.add(str(item.blake3))
+    for problem in _wrong_name(path, item.blake3):
+        contents.add(problem)
+
+
+def _wrong_name(path: str, blake3: str | None) -> Iterator[Problem]:
     """An object lies under the BLAKE3 of its bytes, so that a name cannot promise another object."""
-    if not item.path.startswith("objects/"):
+    if not path.startswith(layout.OBJECTS):
         return
-    claimed = layout.object_digest(item.path)
+    claimed = layout.object_digest(path)
     if claimed is None:
-        yield Problem(item.path, "S01", "expected objects/<BLAKE3>.<extension>")
-    elif content(item.data) != claimed:
-        yield Problem(item.path, "V08", f"its BLAKE3 is {content(item.data)}")
+        yield Problem(path, "S01", "expected objects/<BLAKE3>.<extension>")
+    elif blake3 != claimed:
+        yield Problem(path, "V08", f"its BLAKE3 is {blake3}")

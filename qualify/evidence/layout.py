@@ -18,6 +18,7 @@ RECORD = "run.json"
 VERDICT = "verdict.json"
 SUBJECT = "subject.json"
 INPUTS = "inputs/"
+OBJECTS = "objects/"
 #: Folders of a store. `heads` is a cache and `staging` what is being written: neither is ever evidence.
 OPENED, RUNS, WITHDRAWN, STAGING, HEADS = "opened", "runs", "withdrawn", "staging", "heads"
 
@@ -44,7 +45,7 @@ _LIMITS = {
     "manifest": MAX_MANIFEST_BYTES,
     "signature": MAX_SIGNATURE_BYTES,
 }
-_NOT_JUDGED = (INPUTS, "objects/", "telemetry/")
+_NOT_JUDGED = (INPUTS, OBJECTS, "telemetry/")
 _OBJECT = re.compile(r"objects/([0-9a-f]{64})\.[a-z0-9.]{1,32}")
 
 
@@ -61,7 +62,7 @@ def is_judged(path: str) -> bool:
 
 def is_module(path: str) -> bool:
     """Whether the file is a module's document, `objects/<BLAKE3>.module.json`: what an identity is the key of."""
-    return path.startswith("objects/") and path.endswith(".module.json")
+    return path.startswith(OBJECTS) and path.endswith(".module.json")
 
 
 def is_attached(path: str) -> bool:
