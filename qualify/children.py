@@ -14,7 +14,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -307,8 +306,6 @@ class Nursery:
         """A ready worker. Raises RigError if it cannot start or the nursery is closed."""
         try:
             child = templates.started(lambda: self._start(job))
-        except (RuntimeError, CancelledError) as error:
-            raise _interrupted() from error
         except OSError as error:
             raise RigError(
                 f"expected to start a {job.kind} worker, got: {error}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import queue
 import shutil
 import signal
 import site
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -172,12 +173,28 @@ class Template:
 class _Kept:
     """The templates of this process and the one thread that starts them, which lives as long as the process.
 
-    Linux ties a child's life to the thread that started it.
+    Linux ties a child's life to the thread that started it. It is a daemon, so that what is done at the process's end
+    is done before it ends.
     """
 
     def __init__(self) -> None:
-        self.starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker starter")
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._templates: dict[tuple[tuple[str, object], ...], Template] = {}
+        threading.Thread(target=self._serve, name="worker starter", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            future, call = self._calls.get()
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 -- whoever asked gets it.
+                future.set_exception(error)
+
+    def start(self, call: Callable[[], T]) -> Future[T]:
+        """A call in that thread."""
+        future: Future[T] = Future()
+        self._calls.put((future, call))
+        return future
 
     def template(self, variables: Mapping[str, str], tools: Mapping[str, Path]) -> Template:
         """The template that is told these, started if there is none that lives."""
@@ -205,8 +222,8 @@ os.register_at_fork(after_in_child=_of_this_process.cache_clear)
 
 
 def started(call: Callable[[], T]) -> T:
-    """A call in the thread that starts processes, with which they die. Raises RuntimeError at the process's end."""
-    return _of_this_process().starter.submit(call).result()
+    """A call in the thread that starts processes, with which they die."""
+    return _of_this_process().start(call).result()
 
 
 def kept(variables: Mapping[str, str], tools: Mapping[str, Path]) -> Template:
