@@ -22,9 +22,9 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 QUALIFY = Path(sys.executable).with_name("qualify")  # Not resolved: the link's folder is the environment.
 DONE, REJECTED, INCONCLUSIVE = 0, 10, 11
-LARGE, TINY, WINNER = "f32-1048576", "f32-7", "quad"
-#: In the tiny cell of each other operation, the one route of it that is quietly wrong.
-TRAPS = {"f32-19x53": "split", "f32-61x1": "first", "f32-13x5": "bare", "f32-3x5": "vectors"}
+LARGE, TINY, WINNER, LOSER = "f32-1048576", "f32-7", "quad", "persistent"
+#: In a tiny cell of each operation, the one route of it that is quietly wrong.
+TRAPS = {TINY: "tail", "f32-19x53": "split", "f32-61x1": "first", "f32-13x5": "bare", "f32-3x5": "vectors"}
 FRAGMENT = f"cohorts/vector_add/{WINNER}.k"
 
 Ends = dict[str, str]
@@ -71,9 +71,9 @@ def fresh_workspace(into: Path | None) -> Path:
 
 
 def screen(workspace: Path, domain: str) -> str:
-    """One operation through all gates, then what is wrong in the others. Returns the run to promote from."""
-    cells = (f"--cell={cell}" for cell in (LARGE, TINY))
-    qualify(workspace, "screen", "vector_add", "--domain", domain, *cells, accepted=(DONE, INCONCLUSIVE))
+    """Two routes through all gates, then what is wrong in every operation. Returns the run to promote from."""
+    words = (f"--cell={LARGE}", f"--cell={TINY}", f"--route={WINNER}", f"--route={LOSER}")
+    qualify(workspace, "screen", "vector_add", "--domain", domain, *words, accepted=(DONE, INCONCLUSIVE))
     (run,) = (workspace / "evidence/runs").iterdir()
     traps = (word for cell, route in TRAPS.items() for word in (f"--cell={cell}", f"--route={route}"))
     qualify(workspace, "screen", "--domain", domain, "--until=numeric", *traps)
