@@ -1,6 +1,6 @@
 """Compile workers of one toolkit, one a core, and what they made of each module of a run.
 
-What was made is kept by identity for the whole run, losses too: a module that is lost once is not tried again. Objects
+What was made is kept by its code for the whole run, losses too: a module that is lost once is not tried again. Objects
 wait on disk: a thousand candidates have gigabytes of them, and one or two are needed at a time.
 """
 
@@ -11,14 +11,14 @@ import os
 import queue
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 
 from qualify import harnesses, scratch
 from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
 from qualify.children import Child, ChildLost, Job, Nursery
-from qualify.contract import Composed
+from qualify.contract import Composed, Kernel, Module
 from qualify.errors import RigError
 from qualify.identity import content
 from qualify.objectcode import Built
@@ -93,51 +93,53 @@ class Compilers:
 
     def made(self, composed: Composed) -> tuple[Built, bytes | None]:
         """The report and the object of a module, compiled once a run. Raises ChildLost, the second time too."""
+        code = code_of(composed.module)
+        key = content(code.canonical())
         with self._lock:
-            future = self._made.get(composed.identity)
+            future = self._made.get(key)
             if future is not None:
                 mine = None
             else:
-                future = mine = self._made[composed.identity] = Future()
+                future = mine = self._made[key] = Future()
         if mine is not None:
-            self._make(composed, mine)
+            self._make(key, code, composed.fragments, mine)
         built = future.result()
-        return built, self._kept(composed.identity, built)
+        return built, self._kept(key, built)
 
-    def _make(self, composed: Composed, future: Future[Built]) -> None:
+    def _make(self, key: str, code: Module, texts: Mapping[str, bytes], future: Future[Built]) -> None:
         """Compile, and keep the answer or the loss. An error of the rig's own is not kept."""
         try:
-            future.set_result(self._compile(composed))
+            future.set_result(self._compile(key, code, texts))
         except ChildLost as error:
             future.set_exception(error)
         except BaseException as error:
             with self._lock:
-                del self._made[composed.identity]
+                del self._made[key]
             future.set_exception(error)
             raise
 
-    def _compile(self, composed: Composed) -> Built:
-        fragments = [composed.fragments[fragment.path] for fragment in composed.module.fragments]
-        answer, data = self._ask(Compile(module=composed.module), fragments, MAX_OBJECT_BYTES)
+    def _compile(self, key: str, code: Module, texts: Mapping[str, bytes]) -> Built:
+        fragments = [texts[fragment.path] for fragment in code.fragments]
+        answer, data = self._ask(Compile(module=code), fragments, MAX_OBJECT_BYTES)
         if not isinstance(answer, Compiled) or not _consistent(answer.built, data):
             raise ChildLost("protocol", 0, "an answer that is no compiler's")
         if data:
-            self._keep(composed.identity, data[0])
+            self._keep(key, data[0])
         return answer.built
 
-    def _keep(self, identity: str, data: bytes) -> None:
+    def _keep(self, key: str, data: bytes) -> None:
         try:
-            (self._objects / identity).write_bytes(data)
+            (self._objects / key).write_bytes(data)
         except OSError as error:
             fix = "give the temporary folder space, or name another one in TMPDIR"
             raise RigError(f"expected to keep an object in {self._objects}, got {error.strerror}", fix=fix) from error
 
-    def _kept(self, identity: str, built: Built) -> bytes | None:
+    def _kept(self, key: str, built: Built) -> bytes | None:
         """The object of a module. Raises RigError if it is not there any more as it was made."""
         if built.object_blake3 is None:
             return None
         try:
-            data = (self._objects / identity).read_bytes()
+            data = (self._objects / key).read_bytes()
         except OSError as error:
             raise RigError(f"an object is gone: {error}", fix="run again; leave the temporary folder alone") from error
         if content(data) != built.object_blake3:
@@ -206,6 +208,19 @@ def _end_waiting() -> None:
 
 atexit.register(_end_waiting)
 os.register_at_fork(after_in_child=_WAITING.clear)
+
+
+def code_of(module: Module) -> Module:
+    """All of a module that a compiler reads: of its launches the symbols, and nothing of the contract.
+
+    So the cells of a route that differ in size alone have one object. The virtual board's compiler makes parameters of
+    the contract, so it reads everything.
+    """
+    if module.frontend == "simulated":
+        return module
+    symbols = dict.fromkeys(launch.symbol for launch in module.launches if isinstance(launch, Kernel))
+    launches = tuple(Kernel(symbol=symbol, grid=(1, 1, 1), block=(1, 1, 1)) for symbol in symbols)
+    return module.model_copy(update={"launches": launches, "arguments": ()})
 
 
 def _consistent(built: Built, data: tuple[bytes, ...]) -> bool:

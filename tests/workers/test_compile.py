@@ -5,9 +5,10 @@ import json
 import pytest
 
 from qualify.bench import Rig
+from qualify.compiling import code_of
 from qualify.gate import WorkerLost
 from qualify.objectcode import Built
-from tests.rigs import HONEST, Trial, composed, kernel
+from tests.rigs import HONEST, LAUNCHES, Trial, composed, kernel
 
 
 def build(rig: Rig, *texts: bytes, **how: object) -> Built:
@@ -36,6 +37,30 @@ def test_a_built_module_is_kept_for_the_run(pocl: Rig) -> None:
     first, second = (build(pocl, HONEST["opencl"]) for _ in range(2))
     assert first == second
     assert not first.reproducible
+
+
+def test_cells_that_differ_in_size_alone_have_one_object(pocl: Rig) -> None:
+    text = HONEST["opencl"]
+    larger = tuple(each.model_copy(update={"grid": (20, 1, 1), "block": (64, 1, 1)}) for each in LAUNCHES)
+    first = build(pocl, text)
+    assert build(pocl, text, launches=larger) == first
+    assert build(pocl, text, launches=larger + LAUNCHES) == first
+    others: tuple[dict[str, object], ...] = (
+        {"defines": {"A": "1"}},
+        {"options": ("-cl-mad-enable",)},
+        {"paths": ("op/other.k",)},
+        {"launches": (*LAUNCHES, LAUNCHES[0].model_copy(update={"symbol": "another"}))},
+    )
+    objects = {build(pocl, text, **other).object_blake3 for other in others}
+    assert len(objects | {first.object_blake3}) == 1 + len(others)
+
+
+def test_the_virtual_boards_objects_follow_the_contract(simulated: Rig) -> None:
+    module = composed(simulated, HONEST["simulated"])
+    fewer = module.module.model_copy(update={"arguments": module.module.arguments[:2]})
+    assert code_of(fewer) != code_of(module.module)
+    real = module.module.model_copy(update={"frontend": "opencl", "runtime": "opencl"})
+    assert code_of(real) == code_of(real.model_copy(update={"arguments": real.arguments[:2]}))
 
 
 def test_fragments_are_named_headers_of_each_other(pocl: Rig) -> None:
