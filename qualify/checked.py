@@ -155,13 +155,13 @@ def nodes(subject: Subject) -> Census:
 
 def whole(subject: Subject, each: VariantRuns) -> bool:
     """Whether every planned run of both sessions is there, in order, with a figure for every argument."""
-    outputs = len(program.outputs(subject))
-    planned = _as_planned(each.first, FIRST_ZONES) and _as_planned(each.other, OTHER_ZONES)
-    return planned and len(each.idle) == outputs > 0 and all(_shaped(subject, run) for run in each.runs)
-
-
-def _shaped(subject: Subject, run: CheckedRun) -> bool:
     counts = tuple(map(len, (program.outputs(subject), program.kept(subject), poisoned_outputs(subject))))
+    planned = _as_planned(each.first, FIRST_ZONES) and _as_planned(each.other, OTHER_ZONES)
+    return planned and len(each.idle) == counts[0] > 0 and all(_shaped(counts, run) for run in each.runs)
+
+
+def _shaped(counts: tuple[int, ...], run: CheckedRun) -> bool:
+    """Whether a run has figures for so many outputs, kept arguments and poisoned outputs."""
     return (
         (len(run.outputs), len(run.kept_before), len(run.poisoned)) == counts
         and len(run.later) == len(run.outputs)

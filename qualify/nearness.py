@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -220,6 +221,7 @@ def _rounds_to_infinity(exact: float, kind: Dtype) -> bool:
     return math.isinf(exact) or abs(exact) >= overflow_threshold(kind)
 
 
+@cache
 def overflow_threshold(kind: Dtype) -> float:
     """The least magnitude that rounds beyond the greatest finite value; infinity for float64."""
     greatest = value(kind.greatest, kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import ne
 
 from qualify.gate import Series
@@ -104,10 +105,11 @@ def from_series(series: Series, pace: Pace, outputs: int) -> tuple[Attempt, ...]
     if not set(orders) <= {0, 1}:
         raise ValueError("an order that is neither 0 nor 1")
     rows = {name: _rows(series[name], count, width, name) for name, width in widths.items()}
-    readings = [_reading({name: rows[name][index] for name in widths}, outputs) for index in range(count)]
-    return tuple(
-        Attempt(bool(order), tuple(readings[SEGMENTS * index :][:SEGMENTS])) for index, order in enumerate(orders)
-    )
+    launches = tuple(zip(*[iter(series["digests"])] * outputs, strict=True))
+    digests = (launches[index * pace.sets : (index + 1) * pace.sets] for index in range(count))
+    each = zip(rows["sets"], rows["stamps"], rows["damage"], rows["host_bound"], digests, strict=True)
+    readings = iter([_reading(*row) for row in each])
+    return tuple(Attempt(bool(order), tuple(islice(readings, SEGMENTS))) for order in orders)
 
 
 def _rows(values: Sequence[int], count: int, width: int, name: str) -> list[Sequence[int]]:
@@ -116,23 +118,25 @@ def _rows(values: Sequence[int], count: int, width: int, name: str) -> list[Sequ
     return [values[index * width : (index + 1) * width] for index in range(count)]
 
 
-def _reading(row: Mapping[str, Sequence[int]], outputs: int) -> Reading:
-    bound, digests = row["host_bound"][0], row["digests"]
-    if bound not in {-1, 0, 1} or row["damage"][0] < 0:
-        raise ValueError(f"host-bound {bound}, {row['damage'][0]} damaged bytes")
-    return Reading(
-        sets=tuple(row["sets"]),
-        start_ns=row["stamps"][0],
-        unit_end_ns=tuple(row["stamps"][1:]),
-        digests=tuple(zip(*[iter(digests)] * outputs, strict=True)),
-        damage_bytes=row["damage"][0],
-        host_bound=None if bound == -1 else bool(bound),
-    )
+def _reading(
+    sets: Sequence[int],
+    stamps: Sequence[int],
+    damage: Sequence[int],
+    host_bound: Sequence[int],
+    digests: tuple[tuple[int, ...], ...],
+) -> Reading:
+    (damage_bytes,), (bound,) = damage, host_bound
+    if bound not in {-1, 0, 1} or damage_bytes < 0:
+        raise ValueError(f"host-bound {bound}, {damage_bytes} damaged bytes")
+    held = None if bound == -1 else bool(bound)
+    return Reading(tuple(sets), stamps[0], tuple(stamps[1:]), digests, damage_bytes, held)
 
 
 def every_set_once(attempts: Iterable[Attempt], pace: Pace) -> bool:
     """Whether each segment used each set exactly once, lead-in and timed together (R10.4)."""
-    return all(sorted(r.sets) == list(range(pace.sets)) for attempt in attempts for r in attempt.readings)
+    every = set(range(pace.sets))
+    readings = (reading for attempt in attempts for reading in attempt.readings)
+    return all(len(each.sets) == pace.sets and set(each.sets) == every for each in readings)
 
 
 def disagreements(attempts: Iterable[Attempt], known: Mapping[ArmName, Mapping[int, tuple[int, ...]]] | None) -> int:
@@ -144,16 +148,14 @@ def disagreements(attempts: Iterable[Attempt], known: Mapping[ArmName, Mapping[i
     wrong = 0
     for attempt in attempts:
         for arm, each in zip(attempt.arms, attempt.readings, strict=True):
-            if known is None and not agreed.keys() >= set(each.sets):
-                agreed = {**dict(reversed(list(zip(each.sets, each.digests, strict=True)))), **agreed}
-            wrong += _differ(each, agreed if known is None else known[arm])
+            wanted = agreed if known is None else known[arm]
+            if tuple(map(wanted.get, each.sets)) == each.digests:
+                continue  # Nearly always, so all are compared at once.
+            if known is None:
+                for number, row in zip(each.sets, each.digests, strict=True):
+                    agreed.setdefault(number, row)
+            wrong += sum(map(ne, map(wanted.get, each.sets), each.digests))
     return wrong
-
-
-def _differ(reading: Reading, known: Mapping[int, tuple[int, ...]]) -> int:
-    """Launches of a segment with other digests than the known ones; nearly always none, so all are compared at once."""
-    wanted = tuple(map(known.get, reading.sets))
-    return 0 if wanted == reading.digests else sum(map(ne, wanted, reading.digests))
 
 
 # Warm-up -------------------------------------------------------------------------------------------------------------
