@@ -16,7 +16,8 @@ def state_and_parent(pid: int) -> tuple[str, int]:
 
 def workers(parent: int) -> set[int]:
     """The worker processes of a process: what its templates forked."""
-    return {pid for pid, above in parents().items() if above in templates(parent)}
+    above, started = parents(), templates(parent)
+    return {pid for pid, one in above.items() if one in started}
 
 
 def templates(parent: int) -> set[int]:

@@ -311,4 +311,4 @@ def test_a_toolkit_that_is_not_here_is_named(toolkit: str, says: str) -> None:
     before = workers(os.getpid())
     with pytest.raises(RigError, match=says):
         Rig.open(toolkit)
-    assert workers(os.getpid()) == before
+    assert workers(os.getpid()) <= before
