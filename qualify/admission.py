@@ -238,7 +238,13 @@ def _domain(path: Path) -> Domain:
 
 @cache
 def _model() -> TypeAdapter[dict[Segment, tuple[Admission, ...]]]:
+    Admission.model_rebuild()  # Built once: by itself the adapter builds it for reading only.
     return TypeAdapter(dict[Segment, tuple[Admission, ...]])
+
+
+def prepare() -> None:
+    """Make ready to read: what is forked afterwards need not."""
+    _model()
 
 
 def parse(where: str, data: bytes) -> Admissions:

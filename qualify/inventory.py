@@ -5,8 +5,9 @@ Both read files only: no device, no worker, no code of the workspace (R6.9, R12.
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,10 +19,12 @@ from qualify.domain import Domain
 from qualify.edited import Sources
 from qualify.errors import Exit, InputError, worst
 from qualify.evidence.problems import printable
+from qualify.evidence.spread import spread
 from qualify.garbage import uncollected
 from qualify.standing import Standing
 from qualify.workspace import check_operation, evidence_root, operations
 
+MANY_BYTES = 256 << 10  # A hundred admissions.
 NO_BUILD = "the toolkit's build is not compared here; screen and promote compare it where the toolkit is"
 
 
@@ -32,19 +35,30 @@ def check(workspace: Path, operation: str | None) -> Exit:
     not there, InputError for admissions that promote did not write.
     """
     anchors = Anchors(evidence_root(workspace))
-    sources = Sources(workspace, anchors)
+    sources, names = Sources(workspace, anchors), _admitted(workspace, operation)
+
+    def work(number: int) -> bytes:
+        return _told([each for each in _standings(workspace, names[number], anchors, sources) if each.admission])
+
     with uncollected():
-        names = _admitted(workspace, operation)
-        found = [each for name in names for each in _standings(workspace, name, anchors, sources)]
-    admitted = [each for each in found if each.admission is not None]
+        told = [json.loads(each) for each in spread(work, len(names), _processes(workspace))]
+    admitted, closed = (sum(each[what] for each in told) for what in ("admitted", "closed"))
     if not admitted:
         print("no admission: plain serves every cell")
         return Exit.DONE
-    closed = [each for each in admitted if not each.is_open]
-    for line in _closed(closed):
+    for line in _causes(each["causes"] for each in told):
         print(printable(line))
-    print(f"{len(admitted) - len(closed)} open, {len(closed)} closed; {NO_BUILD}")
-    return worst({Exit.EVIDENCE if each.unproven else Exit.REJECTED for each in closed})
+    print(f"{admitted - closed} open, {closed} closed; {NO_BUILD}")
+    return worst({Exit(code) for each in told for code in each["exits"]})
+
+
+def _processes(workspace: Path) -> int | None:
+    """One for few admissions, which are read before a second one has started; else one a core, ready to read."""
+    files = (workspace / "cohorts").glob("*/admissions/*.json")
+    if sum(path.lstat().st_size for path in files) < MANY_BYTES:
+        return 1
+    admissions.prepare()
+    return None
 
 
 def _admitted(workspace: Path, operation: str | None) -> tuple[str, ...]:
@@ -84,16 +98,27 @@ def _broken(operation: str, domain: Domain, found: admissions.Admissions, error:
         yield Standing(operation, domain, cell, newest.plain_route, newest, moved=moved)
 
 
-def _closed(closed: Iterable[Standing]) -> Iterator[str]:
-    """Each cause once, with every cell that it closes: the fragment that moved, then the neighbours of the edit."""
-    by_cause: dict[str, list[Standing]] = {}
+def _told(admitted: Sequence[Standing]) -> bytes:
+    """What is printed of an operation's admissions, as JSON: each cause with every cell that it closes."""
+    closed = [each for each in admitted if not each.is_open]
+    causes: dict[str, list[str]] = {}
     for each in closed:
         for reason in each.reasons:
-            by_cause.setdefault(reason, []).append(each)
-    for reason, cells in by_cause.items():
-        yield reason
-        for each in cells:
-            yield f"  closes {each}: {_identities(each)}; {each.plain} serves it"
+            line = f"  closes {each}: {_identities(each)}; {each.plain} serves it"
+            causes.setdefault(reason, []).append(line)
+    exits = sorted({Exit.EVIDENCE if each.unproven else Exit.REJECTED for each in closed})
+    told = {"admitted": len(admitted), "closed": len(closed), "causes": list(causes.items()), "exits": exits}
+    return json.dumps(told).encode("ascii")
+
+
+def _causes(told: Iterable[Sequence[tuple[str, list[str]]]]) -> Iterator[str]:
+    """Each cause once: the fragment that moved, then the neighbours of the edit, of all operations."""
+    merged: dict[str, list[str]] = {}
+    for causes in told:
+        for reason, lines in causes:
+            merged.setdefault(reason, []).extend(lines)
+    for reason, lines in merged.items():
+        yield from (reason, *lines)
 
 
 def _identities(each: Standing) -> str:
