@@ -1,5 +1,5 @@
 """Rules for the whole suite: nothing skips, a `gpu` test runs wherever there is a device to run it on, and each process
-of `pytest -n` has the CPU device to itself.
+of `pytest -n` has the CPU device, and a temporary folder, to itself.
 
 A test that cannot run is a test that proves nothing, so a skip is a failure. Tests marked `gpu` are deselected, and
 counted as such, only where no NVIDIA device node exists; where one exists they run, and a missing driver, toolkit
@@ -17,11 +17,22 @@ from typing import Any
 import pytest
 
 MOST_PROCESSES = 8  # Of a machine with many cores: each has rigs of its own.
+ROOM_BYTES = 2 << 30  # Several times what all processes of a suite have written at once.
 
 
 def nvidia_devices(folder: Path = Path("/dev")) -> tuple[Path, ...]:
     """The device nodes of this machine's NVIDIA boards."""
     return tuple(sorted(folder.glob("nvidia[0-9]*")))
+
+
+def in_memory(folder: Path = Path("/dev/shm")) -> Path | None:
+    """The folder, where nothing waits to be synced, or None where it is no place for temporary folders."""
+    return folder if os.access(folder, os.W_OK | os.X_OK) and serves(os.statvfs(folder)) else None
+
+
+def serves(system: os.statvfs_result) -> bool:
+    """Whether a file system has room for what tests write, and code may be loaded from it."""
+    return system.f_bavail * system.f_frsize >= ROOM_BYTES and not system.f_flag & os.ST_NOEXEC
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -37,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if not hasattr(config, "workerinput") or nvidia_devices():
         return
-    folder = tempfile.mkdtemp(prefix="qualify-tests-")
+    folder = tempfile.mkdtemp(prefix="qualify-tests-", dir=in_memory())
     os.chmod(folder, 0o711)  # Some tests are another user's.
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["TMPDIR"] = tempfile.tempdir = folder

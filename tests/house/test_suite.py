@@ -1,11 +1,12 @@
 """The suite's own rules: a skip fails, and `gpu` tests run exactly where there is a board."""
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import nvidia_devices
+from tests.conftest import ROOM_BYTES, in_memory, nvidia_devices, serves
 from tests.house.tree import ROOT
 
 SUITE = """
@@ -42,3 +43,15 @@ def test_a_board_is_a_numbered_device_node(tmp_path: Path) -> None:
     assert nvidia_devices(tmp_path) == ()
     (tmp_path / "nvidia0").touch()
     assert nvidia_devices(tmp_path) == (tmp_path / "nvidia0",)
+
+
+def test_temporary_folders_lie_in_memory_where_there_is_room_and_code_is_loaded(tmp_path: Path) -> None:
+    blocks = ROOM_BYTES // 4096
+
+    def system(free: int, flag: int) -> os.statvfs_result:
+        return os.statvfs_result((4096, 4096, 2 * free, 2 * free, free, 0, 0, 0, flag, 255))
+
+    assert serves(system(blocks, 0))
+    assert not serves(system(blocks - 1, 0))
+    assert not serves(system(blocks, os.ST_NOEXEC))
+    assert in_memory(tmp_path / "none") is None
