@@ -46,12 +46,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The lock of a board stays in the folder that all share.
     """
-    if not hasattr(config, "workerinput") or nvidia_devices():
+    if nvidia_devices():
         return
+    if hasattr(config, "workerinput"):
+        os.environ["TMPDIR"] = tempfile.tempdir = temporary_folder(config)
+    elif config.option.basetemp is None and getattr(config.option, "numprocesses", None):
+        config.option.basetemp = Path(temporary_folder(config)) / "tests"
+
+
+def temporary_folder(config: pytest.Config) -> str:
+    """A folder that goes with this run of the tests, in memory where that serves."""
     folder = tempfile.mkdtemp(prefix="qualify-tests-", dir=in_memory())
     os.chmod(folder, 0o711)  # Some tests are another user's.
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    return folder
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

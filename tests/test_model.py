@@ -76,12 +76,12 @@ def test_brackets_behind_what_is_no_json_hide_nothing(before: str) -> None:
             check_shape(text.encode(), 1 << 20)
 
 
+#: What a count of brackets could take for one, or for the end of a string.
+MARKS = st.text('"\\[]{}:,\n a\u00e9', max_size=6)
+
+
 @settings(max_examples=200)
-@given(
-    st.recursive(
-        st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-    )
-)
+@given(st.recursive(MARKS | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(MARKS, inner)))
 def test_depth_is_counted_outside_strings_only(value: Json) -> None:
     data = canonical_bytes([value])
     outside = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", data)
