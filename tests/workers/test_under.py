@@ -55,7 +55,7 @@ def test_a_command_that_does_not_end_is_killed_with_all_that_it_started(nursery:
     child = nursery.start(under(str(tool)))
     child.ask(Open(), timeout_s=20.0)
     with pytest.raises(ChildLost) as caught:
-        child.finish(2.0)
+        child.finish(0.5)
     assert (caught.value.how, caught.value.signal) == ("hung", 9)
     left = Path(f"/proc/{(tmp_path / 'left').read_text().strip()}/stat")
     deadline = time.monotonic() + 10
