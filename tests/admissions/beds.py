@@ -159,8 +159,8 @@ def board(workspace: Workspace) -> str:
 
 
 def made_on(workspace: Workspace, board: str) -> None:
-    """Let the newest run, and the admissions that rest on it, be what they would be had this board made them."""
-    run = workspace.sealed()[-1]
+    """Let the one promotion, and the admissions that rest on it, be what they would be had this board made them."""
+    (run,) = (run for run in workspace.sealed() if json.loads((run / "plan.json").read_bytes())["command"] == "promote")
 
     def name(plan: dict[str, Any]) -> None:
         plan["board"]["name"] = board
