@@ -151,16 +151,21 @@ def proved(
     return promote.prove(request, gates(), Silent())
 
 
+def runs_of(workspace: Workspace, command: str) -> list[Path]:
+    """The sealed runs of a command. Names of runs of one second have no order."""
+    return [run for run in workspace.sealed() if json.loads((run / "plan.json").read_bytes())["command"] == command]
+
+
 def board(workspace: Workspace) -> str:
     """The board that is here, where the screen was made."""
-    plan = Plan.parse((workspace.sealed()[0] / "plan.json").read_bytes())
+    plan = Plan.parse((runs_of(workspace, "screen")[0] / "plan.json").read_bytes())
     assert plan.board is not None
     return plan.board.name
 
 
 def made_on(workspace: Workspace, board: str) -> None:
     """Let the one promotion, and the admissions that rest on it, be what they would be had this board made them."""
-    (run,) = (run for run in workspace.sealed() if json.loads((run / "plan.json").read_bytes())["command"] == "promote")
+    (run,) = runs_of(workspace, "promote")
 
     def name(plan: dict[str, Any]) -> None:
         plan["board"]["name"] = board
