@@ -43,7 +43,7 @@ def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Done]
     kernels = {name: text for name, (text, _, _) in FAILING.items()}
     workspace = with_routes(tmp_path_factory.mktemp("failing") / "w", {**kernels, "warns": WARNINGS + HONEST})
     workspace.replace("pipelines.yaml", "timeout_s: 10", "timeout_s: 3")
-    return workspace, workspace.screen()
+    return workspace, workspace.screen_here()
 
 
 @pytest.mark.parametrize("route", FAILING)
