@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import cache
 
 from qualify import harnesses, scratch
 from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
@@ -179,6 +180,7 @@ class Compilers:
 
 def _wait(child: Child) -> None:
     """Keep a compile worker for the next rig; one of each job is enough."""
+    _end_at_exit()
     with _waiting_lock:
         if child.job.key not in _WAITING:
             _WAITING[child.job.key] = child
@@ -200,13 +202,17 @@ def _waiting(job: Job) -> Child | None:
     return child
 
 
+@cache
+def _end_at_exit() -> None:
+    """What waits ends before its template does, which reaps it; what was registered last is called first."""
+    atexit.register(_end_waiting)
+
+
 def _end_waiting() -> None:
-    """The process ends, and what waits in it too."""
     while _WAITING:
         _WAITING.popitem()[1].close()
 
 
-atexit.register(_end_waiting)
 os.register_at_fork(after_in_child=_WAITING.clear)
 
 
