@@ -81,19 +81,24 @@ MARKS = st.text('"\\[]{}:,\n a\u00e9', max_size=6)
 
 
 @settings(max_examples=200)
-@given(st.recursive(MARKS | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(MARKS, inner)))
-def test_depth_is_counted_outside_strings_only(value: Json) -> None:
+@given(
+    st.recursive(
+        MARKS | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(MARKS, inner), max_leaves=20
+    ),
+    st.integers(MAX_DEPTH - 8, MAX_DEPTH),
+)
+def test_depth_is_counted_outside_strings_only(value: Json, extra: int) -> None:
     data = canonical_bytes([value])
     outside = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", data)
     depths = accumulate((byte in b"[{") - (byte in b"]}") for byte in outside)
     assert _depth([value]) == max(depths)
-    for text in (data, b"[" * 15 + data + b"]" * 15):
-        extra = 15 if text is not data else 0
-        if _depth([value]) + extra > MAX_DEPTH:
-            with pytest.raises(ShapeError):
-                check_shape(text, 1 << 20)
-        else:
-            check_shape(text, 1 << 20)
+    check_shape(data, 1 << 20)
+    deeper = b"[" * extra + data + b"]" * extra
+    if _depth([value]) + extra > MAX_DEPTH:
+        with pytest.raises(ShapeError):
+            check_shape(deeper, 1 << 20)
+    else:
+        check_shape(deeper, 1 << 20)
 
 
 def _depth(value: Json) -> int:
