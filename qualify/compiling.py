@@ -19,7 +19,7 @@ from functools import cache
 from qualify import harnesses, scratch
 from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
 from qualify.children import Child, ChildLost, Job, Nursery
-from qualify.contract import Composed, Kernel, Module
+from qualify.contract import Composed, Kernel, Module, symbols
 from qualify.errors import RigError
 from qualify.identity import content
 from qualify.objectcode import Built
@@ -70,7 +70,9 @@ class Compilers:
             if self._harness is None:
                 said, told = self.describe(), (*self._job.variables.items(), *self._job.tools.items())
                 key = (self._job.name, said.version, said.toolkit_build, said.arch, *map(str, sorted(told)))
-                self._harness = _HARNESSES[key] = _HARNESSES.get(key) or self._on_disk(harnesses.key(key))
+                if key not in _HARNESSES:
+                    _HARNESSES[key] = self._on_disk(harnesses.key(key))
+                self._harness = _HARNESSES[key]
             return self._harness
 
     def _on_disk(self, key: str) -> tuple[bytes, ...]:
@@ -224,8 +226,7 @@ def code_of(module: Module) -> Module:
     """
     if module.frontend == "simulated":
         return module
-    symbols = dict.fromkeys(launch.symbol for launch in module.launches if isinstance(launch, Kernel))
-    launches = tuple(Kernel(symbol=symbol, grid=(1, 1, 1), block=(1, 1, 1)) for symbol in symbols)
+    launches = tuple(Kernel(symbol=symbol, grid=(1, 1, 1), block=(1, 1, 1)) for symbol in symbols(module.launches))
     return module.model_copy(update={"launches": launches, "arguments": ()})
 
 

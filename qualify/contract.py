@@ -6,7 +6,7 @@ what is frozen, hashed, given to workers and read by judges.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Literal
@@ -180,6 +180,11 @@ class Memset(Document):
 Launch = Kernel | Memset
 
 
+def symbols(launches: Iterable[Launch]) -> tuple[str, ...]:
+    """What launches run, each once, in order of first use: names or template instances."""
+    return tuple(dict.fromkeys(launch.symbol for launch in launches if isinstance(launch, Kernel)))
+
+
 class Arm(Document):
     """One route of a subject: what is loaded and launched, and the target that it is compiled for.
 
@@ -200,7 +205,7 @@ class Arm(Document):
     @property
     def symbols(self) -> tuple[str, ...]:
         """The entry points that the route launches, each once, in order of first use."""
-        return tuple(dict.fromkeys(kernel.symbol for kernel in self.kernels))
+        return symbols(self.launches)
 
 
 class FragmentRef(Document):

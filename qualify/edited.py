@@ -1,8 +1,8 @@
 """Admissions against a workspace whose cohort.yaml is the one that was admitted: only the files that it names may move.
 
 What composing a cell gives is a function of cohort.yaml, which need not be read again then, and of the fragments: the
-admitted module with the fragments as they are now. That each admission is what its run planned is checked with it. So
-500 admissions are checked in half a second; whatever needs a closer look is left to `live`.
+admitted module with the fragments as they are now. That each admission is what its run planned is checked with it.
+Whatever needs a closer look is left to `live`; benchmarks/check.py says what that saves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Harnesses on disk: what a compile worker made of our own kernels, kept for the next process of this user.
 
-Making them takes seconds on a CPU device. A file counts only if it is this user's, nobody else can write to it, and its
+A file counts only if it is this user's, nobody else can write to it, and its
 bytes are those that were kept; anything else is made again. It holds no candidate's code, and no worker can write there
 where file limits apply.
 """
@@ -49,12 +49,24 @@ def kept(named: str, folder: Path | None = None) -> bytes | None:
         descriptor = os.open(_path(named, folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-        data = file.read(MAX_BYTES + 1) if ours and found.st_size <= MAX_BYTES else b""
+    try:
+        data = _trusted(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
     seal, data = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
     return data if data and blake3(data).digest() == seal else None
+
+
+def _trusted(descriptor: int) -> bytes:
+    """The bytes of a file that only this user can write; none of anything else. Raises OSError."""
+    found = os.fstat(descriptor)
+    ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    if not ours or found.st_size > MAX_BYTES:
+        return b""
+    with open(descriptor, "rb", closefd=False) as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def keep(named: str, data: bytes, folder: Path | None = None) -> None:

@@ -35,7 +35,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _OPEN = ord("[")
 MAX_INTEGER = (1 << 63) - 1  # Integers fit int64, so that any reader in any language holds them exactly.
-#: A value that contains itself is a bug, and ends as too deep a recursion; looking for one takes a third of the time.
+#: A value that contains itself is a bug, and ends as too deep a recursion; nothing looks for one.
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False
 )

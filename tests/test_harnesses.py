@@ -59,10 +59,21 @@ def test_what_may_have_changed_is_not_believed_and_can_be_kept_again(damage: str
     assert harnesses.kept(KEY, tmp_path) == DATA
 
 
-def test_where_nothing_can_be_kept_nothing_is(tmp_path: Path) -> None:
-    (tmp_path / "harnesses").write_text("a file where the folder would be")
+def _file_above(folder: Path) -> None:
+    folder.write_text("a file where the folder would be")
+
+
+def _folder_there(folder: Path) -> None:
+    (folder / KEY).mkdir(parents=True)
+
+
+@pytest.mark.parametrize("place", [_file_above, _folder_there])
+def test_where_nothing_can_be_kept_nothing_is(place: Callable[[Path], None], tmp_path: Path) -> None:
+    place(tmp_path / "harnesses")
+    assert harnesses.kept(KEY, tmp_path) is None
     harnesses.keep(KEY, DATA, tmp_path)
     assert harnesses.kept(KEY, tmp_path) is None
+    assert sorted(path.name for path in tmp_path.rglob("*")) in (["harnesses"], sorted(["harnesses", KEY]))
 
 
 LOADED = """

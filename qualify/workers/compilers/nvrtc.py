@@ -13,7 +13,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 from qualify.channel import Described
-from qualify.contract import Kernel, Module
+from qualify.contract import Module, symbols
 from qualify.cuda_toolkits import ARCH_VARIABLE, FOLDERS_VARIABLE, NEWEST, files
 from qualify.diagnostics import Finding
 from qualify.domain import Limits
@@ -95,7 +95,7 @@ class NvrtcCompiler(Compiler):
             text = self._unknown(module.target)
             return self._refused(module, Finding(kind="target", level="error", text=text, target=module.target)), None
         options = self._options(module.target, module.options)
-        made = self._nvrtc.compile(unit(module), fragments, options, _symbols(module))
+        made = self._nvrtc.compile(unit(module), fragments, options, symbols(module.launches))
         return self._report(module, made)
 
     def _report(self, module: Module, made: Compilation) -> tuple[Built, bytes | None]:
@@ -159,11 +159,6 @@ def _variable(name: str) -> str:
     if not value:
         raise RigError(f"expected {name} in the worker's environment, got none", fix="report it: the parent sets it")
     return value
-
-
-def _symbols(module: Module) -> tuple[str, ...]:
-    """What the route launches, each once: names or template instances, whose symbols NVRTC tells."""
-    return tuple(dict.fromkeys(launch.symbol for launch in module.launches if isinstance(launch, Kernel)))
 
 
 def _with_hints(findings: Iterable[Finding], target: str) -> Iterable[Finding]:
