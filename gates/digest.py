@@ -210,7 +210,7 @@ class DigestGate(Gate[DigestFacts, DigestSettings]):
     runs_on: ClassVar[Literal["host", "device"]] = "device"
     rules: ClassVar[tuple[Rule[FirstFacts, DigestSettings] | Rule[DigestFacts, DigestSettings], ...]] = (
         Rule(1, FirstFacts, DigestSettings, first_checks, first_judge, _FIRST_FIXES),
-        Rule(2, DigestFacts, DigestSettings, checks, judge, FIXES),
+        Rule(2, DigestFacts, DigestSettings, checks, judge, FIXES, shows="bits"),
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: DigestSettings) -> DigestFacts:

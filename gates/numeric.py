@@ -193,7 +193,7 @@ class NumericGate(Gate[NumericFacts, NumericSettings]):
     claim: ClassVar[str] = "Errors stay within the incumbent's, the floor and the cap, where doing nothing would not."
     runs_on: ClassVar[Literal["host", "device"]] = "device"
     rules: ClassVar[tuple[Rule[NumericFacts, NumericSettings], ...]] = (
-        Rule(1, NumericFacts, NumericSettings, lambda subject: CHECKS, judge, FIXES),
+        Rule(1, NumericFacts, NumericSettings, lambda subject: CHECKS, judge, FIXES, shows="values"),
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: NumericSettings) -> NumericFacts:

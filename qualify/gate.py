@@ -165,12 +165,18 @@ class Bench(Protocol):
         ...
 
 
+#: What is shown of outputs. `bits`: every element is written, the same in every run, and the incumbent's where the
+#: cohort says identical. `values`: they are near the exact ones.
+Shows = Literal["bits", "values"]
+
+
 @dataclass(frozen=True)
 class Rule(Generic[F, S]):
     """One released version of a decision; old ones stay, so that old evidence re-judges (R5.2).
 
     `checks` names what must appear, a pure function of the subject. `fixes` says what to do about a check that does
-    not hold; it is help, looked up when printing and never in evidence.
+    not hold; it is help, looked up when printing and never in evidence. `shows` is what a pass is enough for: nothing
+    is admitted whose bits no gate showed.
     """
 
     number: int
@@ -179,6 +185,7 @@ class Rule(Generic[F, S]):
     checks: Callable[[Subject], frozenset[str]]
     judge: Callable[[Subject, F, Series, S], Iterable[Check | Note]]
     fixes: Mapping[str, str] = field(default_factory=dict)
+    shows: Shows | None = None
 
 
 class Gate(ABC, Generic[F, S]):

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
 from qualify.domain import Domain, Trust
 from qualify.errors import DocumentError
-from qualify.gate import Facts, Gate, Measurement, Rule, Series, SeriesRef, Settings
+from qualify.gate import Facts, Gate, Measurement, Rule, Series, SeriesRef, Settings, Shows
 from qualify.model import Document, Segment, canonical_by_items, canonical_bytes
 from qualify.plan import Node, Plan, Planned
 from qualify.subject import Role, Subject
 from qualify.verdict import Check, Note, Outcome, Verdict, combine
 
 #: The version of this module's own tables; a plan names it, an unknown number is never a pass.
-JUDGEMENT = 2
+JUDGEMENT = 3
 #: The commands whose runs may admit, by the version of judgement.
-ADMITTING: Mapping[int, tuple[str, ...]] = {1: ("promote",), 2: ("promote", "prove")}
+ADMITTING: Mapping[int, tuple[str, ...]] = {1: ("promote",), 2: ("promote", "prove"), 3: ("promote", "prove")}
+#: The first version that admits only what gates showed the bits of.
+_SHOWN_SINCE = 3
+#: What has to be shown of a candidate, by its `bits`: own ones mean nothing until they lie beside exact values.
+_WANTED: Mapping[str, tuple[Shows, ...]] = {"identical": ("bits",), "own": ("bits", "values")}
 #: What arithmetic on facts that no measurement can produce may raise; such facts decide nothing.
 _IMPOSSIBLE_FACTS = (ArithmeticError, LookupError, ValueError)
 
@@ -119,6 +123,12 @@ def _read_series(facts: Facts, series: Mapping[str, bytes]) -> Series:
     return values
 
 
+def unshown(bits: str, rules: Iterable[Rule[Any, Any] | None]) -> tuple[Shows, ...]:
+    """What is not shown of a candidate, whose cohort says that of its `bits`, where these rules pass it."""
+    shown = {rule.shows for rule in rules if rule is not None}
+    return tuple(each for each in _WANTED[bits] if each not in shown)
+
+
 class GateVerdict(Document):
     """One gate of one subject in verdict.json."""
 
@@ -197,12 +207,12 @@ def judge_subject(
 def judge_run(plan: Plan, ended: str, measured: Measured, gates: Mapping[str, Rules]) -> RunVerdict:
     """verdict.json of a run, from its plan and its measurements alone."""
     judged = (judge_subject(plan, planned, measured.get(planned.subject.key, {}), gates) for planned in plan.subjects)
-    return conclude(plan, ended, tuple(judged))
+    return conclude(plan, ended, tuple(judged), gates)
 
 
-def conclude(plan: Plan, ended: str, subjects: tuple[SubjectVerdict, ...]) -> RunVerdict:
+def conclude(plan: Plan, ended: str, subjects: tuple[SubjectVerdict, ...], gates: Mapping[str, Rules]) -> RunVerdict:
     """verdict.json of a run whose planned subjects are judged, in the plan's order."""
-    reasons = tuple(_why_not_admissible(plan, ended, subjects))
+    reasons = tuple(_why_not_admissible(plan, ended, subjects, gates))
     return RunVerdict(
         run=plan.run,
         operation=plan.operation,
@@ -216,7 +226,9 @@ def conclude(plan: Plan, ended: str, subjects: tuple[SubjectVerdict, ...]) -> Ru
     )
 
 
-def _why_not_admissible(plan: Plan, ended: str, subjects: tuple[SubjectVerdict, ...]) -> list[str]:
+def _why_not_admissible(
+    plan: Plan, ended: str, subjects: tuple[SubjectVerdict, ...], gates: Mapping[str, Rules]
+) -> list[str]:
     """Admissibility is a positive statement: every reason against it, none missing."""
     reasons, admitting = [], ADMITTING.get(plan.judgement, ())
     if not admitting:
@@ -232,4 +244,20 @@ def _why_not_admissible(plan: Plan, ended: str, subjects: tuple[SubjectVerdict, 
         reasons.append(f"the run was {ended}")
     if not any(subject.role == "candidate" and subject.outcome == "pass" for subject in subjects):
         reasons.append("no candidate passed")
+    if plan.judgement >= _SHOWN_SINCE:
+        reasons += _unshown_reasons(plan, subjects, gates)
     return reasons
+
+
+def _unshown_reasons(plan: Plan, subjects: tuple[SubjectVerdict, ...], gates: Mapping[str, Rules]) -> Iterator[str]:
+    """What no gate showed of candidates that passed: one of them is enough to admit nothing."""
+    found: dict[Shows, list[str]] = {}
+    for planned, subject in zip(plan.subjects, subjects, strict=True):
+        if subject.role == "candidate" and subject.outcome == "pass":
+            passed = (item for item in subject.gates if item.outcome == "pass")
+            rules = (gates.get(item.gate, {}).get(item.rule) for item in passed)
+            for each in unshown(planned.subject.bits, rules):
+                found.setdefault(each, []).append(f"{subject.cell}/{subject.route}")
+    for each, names in found.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield f"no gate showed the {each} of {names[0]}{more}"

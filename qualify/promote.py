@@ -26,10 +26,11 @@ from qualify.finalists import Finalist, Screened, check_unmoved, choose, passed,
 from qualify.judgement import RunVerdict
 from qualify.live import read, standings
 from qualify.plan import Plan
+from qualify.promised import check_stage, kept_out
 from qualify.running import Finished, Opened, Task, begin, finish
 from qualify.standing import Standing, closed
 from qualify.subject import Subject
-from qualify.workspace import PIPELINES, evidence_root
+from qualify.workspace import evidence_root
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ class _Promotion:
         if not finalists:
             return
         name = request.pipeline or _pipeline(runs)
-        self._check_gates(pipelines, name, item, finalists)
+        cells = {finalist.cell for finalist in finalists}
+        check_stage(pipelines, name, self.stage, self.domain, self.gates, item, cells)
         with Rig.open(self.domain.toolkit, self.domain.arch) as rig:
             if rig.board is None:
                 raise rig.lacking
@@ -158,22 +160,6 @@ class _Promotion:
     def _choose(self, of_cell: Mapping[str, Finalist]) -> tuple[Finalist, ...]:
         return choose(of_cell, self.request.routes)
 
-    def _check_gates(
-        self, pipelines: pipeline.Pipelines, name: str, item: cohort.Cohort, finalists: list[Finalist]
-    ) -> None:
-        """A time is admitted by a gate that is enough for one, or not at all."""
-        nodes = pipelines.order(name, "promote", self.domain, self.gates)
-        if any(node.conclusive for node in nodes):
-            return
-        timed = {cell.id for cell in item.cells if cell.timed} & {finalist.cell for finalist in finalists}
-        if timed:
-            ran, cells = ", ".join(node.gate for node in nodes), ", ".join(sorted(timed))
-            raise UsageError(
-                f"the promote stage has no timing gate: {name} of {PIPELINES} runs {ran}; none of them shows what "
-                f"is faster in {cells}",
-                fix="add a timing gate to the promote stage",
-            )
-
     def _measure(self, finalists: list[Finalist], task: Task) -> None:
         anchors = Anchors(self.store.root)
         with admissions.alone(self.request.workspace, self.operation):
@@ -182,6 +168,7 @@ class _Promotion:
             standing = standings(task.item, self.domain, build, anchors, found=found, board=name)
             before = {each.cell: each for each in standing}
             task = replace(task, selection=self._selection(finalists, before, task))
+            task = replace(task, selection=self._admissible(task))
             if not task.selection.subjects:
                 self.promoted.notes += [
                     f"{each.cell} is left out: it {each.reason}" for each in task.selection.left_out
@@ -215,6 +202,17 @@ class _Promotion:
         left_out = tuple(each for part in parts for each in part.left_out)
         counted = tuple(self._counted(subjects))
         return replace(_nothing(task.item), subjects=counted, composed=composed, left_out=left_out)
+
+    def _admissible(self, task: Task) -> cohort.Selection:
+        """The selection without the cells of which no pass would admit a route; a note on each."""
+        without = kept_out(task, self.gates)
+        for cell, why in without.items():
+            self.promoted.undecided = True
+            self._note(f"{cell} is left out: {why}")
+        left = tuple(subject for subject in task.selection.subjects if subject.cell.id not in without)
+        used = {arm.identity for subject in left for arm in (subject.candidate, subject.incumbent)}
+        composed = {identity: made for identity, made in task.selection.composed.items() if identity in used}
+        return replace(task.selection, subjects=left, composed=composed)
 
     def _rivals(
         self, finalists: list[Finalist], before: Mapping[str, Standing], board: Board | None
@@ -301,14 +299,6 @@ class _Proof(_Promotion):
         """One finalist or none: bits rank nothing."""
         chosen = super()._choose(of_cell)
         return chosen if len(chosen) == 1 else ()
-
-    def _check_gates(self, pipelines: pipeline.Pipelines, name: str, *_: object) -> None:
-        """Bits are shown by some gate, or not at all."""
-        if not pipelines.order(name, self.stage, self.domain, self.gates):
-            raise UsageError(
-                f"the promote stage has no gate of bits: everything that {name} of {PIPELINES} runs there takes times",
-                fix="add gates of bits to the promote stage",
-            )
 
     def _why_not(self, finalist: Finalist, standing: Standing, board: Board | None) -> str | None:
         """Why bits prove nothing new: the cell is served here, or by another route, from which they take nothing."""

@@ -20,7 +20,7 @@ from qualify.engine import Execution, Gates, Progress, execute
 from qualify.evidence.store import StagedRun, Store, now_utc, run_id
 from qualify.identity import content
 from qualify.judgement import JUDGEMENT, RunVerdict, rules_of
-from qualify.plan import Plan, RunRecord
+from qualify.plan import Node, Plan, Planned, RunRecord
 from qualify.workspace import PIPELINES
 
 MAX_VERDICT_BYTES = 64 << 20  # A thousand subjects with ten gates and ten checks each.
@@ -96,10 +96,18 @@ def finish(opened: Opened, gates: Gates, progress: Progress) -> Finished:
     return Finished(folder, execution.plan, verdict, tuple(execution.rig_errors), execution.interrupted)
 
 
+def promised(task: Task, nodes: tuple[Node, ...], gates: Gates) -> tuple[Planned, ...]:
+    """The gates that are planned for each subject, with what policy leaves out (R6.8)."""
+    left_out = task.pipelines.left_out(task.pipeline, task.stage, task.domain, gates)
+    return tuple(
+        pipeline.gates_for(nodes, subject, gates, (*left_out, *task.pipelines.too_large(nodes, subject)))
+        for subject in task.selection.subjects
+    )
+
+
 def _plan(task: Task, after: tuple[str, ...], seed: bytes, gates: Gates) -> Plan:
     item, domain, rig, selection = task.item, task.domain, task.rig, task.selection
     nodes = task.pipelines.order(task.pipeline, task.stage, domain, gates, task.until, rig.board)
-    left_out = task.pipelines.left_out(task.pipeline, task.stage, domain, gates)
     return Plan(
         judgement=JUDGEMENT,
         run=run_id(datetime.now(UTC), item.operation, domain, os.urandom(4)),
@@ -114,10 +122,7 @@ def _plan(task: Task, after: tuple[str, ...], seed: bytes, gates: Gates) -> Plan
         board=rig.board,
         after=after,
         nodes=nodes,
-        subjects=tuple(
-            pipeline.gates_for(nodes, subject, gates, (*left_out, *task.pipelines.too_large(nodes, subject)))
-            for subject in selection.subjects
-        ),
+        subjects=promised(task, nodes, gates),
         falls_back=selection.falls_back,
         left_out=selection.left_out,
         seed_sha256=hashlib.sha256(seed).hexdigest(),

@@ -1,17 +1,19 @@
 """`decide` is the only way to a verdict, and it is closed on whatever is lost, missing, unknown or impossible."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from qualify.contract import Cell
 from qualify.domain import Domain
 from qualify.gate import Bench, Facts, Gate, Loss, Measurement, Rule, Series, SeriesRef, Settings, at_most, equals
-from qualify.judgement import JUDGEMENT, Measured, decide, judge_run, judge_subject, rules_of
+from qualify.judgement import JUDGEMENT, Measured, RunVerdict, decide, judge_run, judge_subject, rules_of
 from qualify.plan import Node, Plan, Planned
 from qualify.subject import Subject
 from qualify.verdict import Check, Note, Verdict
-from tests.gates.build import packed, series_ref, subject
+from tests.gates.build import arm, packed, series_ref, subject
 
 
 class Spins(Facts):
@@ -49,6 +51,10 @@ def impossible(about: Subject, facts: Spins, series: Series, settings: Limit) ->
 
 def spins(about: Subject) -> frozenset[str]:
     return frozenset({"spins"})
+
+
+SHOWS_NOTHING = Rule(1, Spins, Limit, spins, first)
+SHOWS_BITS, SHOWS_VALUES = replace(SHOWS_NOTHING, shows="bits"), replace(SHOWS_NOTHING, shows="values")
 
 
 class Top(Gate[Spins, Limit]):
@@ -235,9 +241,69 @@ def test_a_subject_passes_only_if_every_planned_gate_has_a_passing_measurement()
 def test_a_run_is_admissible_only_without_a_reason_against_it(changes: Any, ended: str, reason: str | None) -> None:
     promised = plan("top", **changes)
     found: Measured = {("c", "wide"): {"top": (measured(), {})}}
-    verdict = judge_run(promised, ended, found, {"top": rules_of(Top())})
+    verdict = judge_run(promised, ended, found, {"top": {1: SHOWS_BITS}})
     assert verdict.admissible is (reason is None)
     assert reason is None or any(reason in each for each in verdict.reasons)
+
+
+def judged(promised: Plan, *rules: Rule[Any, Any], passed: Mapping[str, int] | None = None) -> RunVerdict:
+    """Gates a, b, ... of these rules; every route spins five times at every gate, but for what `passed` says."""
+    gates = dict(zip("ab", rules, strict=False))
+    spun = passed or {}
+    found: Measured = {
+        each.subject.key: {
+            gate: (measured(spun.get(each.subject.candidate.route, 5), gate=gate), {}) for gate in each.gates
+        }
+        for each in promised.subjects
+    }
+    return judge_run(promised, "complete", found, {gate: {1: rule} for gate, rule in gates.items()})
+
+
+@pytest.mark.parametrize(
+    ("bits", "rules", "lacking"),
+    [
+        ("identical", [SHOWS_BITS], []),
+        ("identical", [SHOWS_NOTHING, SHOWS_BITS], []),
+        ("identical", [SHOWS_NOTHING], ["bits"]),
+        ("identical", [SHOWS_VALUES], ["bits"]),
+        ("own", [SHOWS_BITS, SHOWS_VALUES], []),
+        ("own", [SHOWS_BITS], ["values"]),
+        ("own", [SHOWS_BITS, SHOWS_NOTHING], ["values"]),
+        ("own", [SHOWS_VALUES], ["bits"]),
+        ("own", [SHOWS_NOTHING], ["bits", "values"]),
+    ],
+)
+@pytest.mark.parametrize("command", ["promote", "prove"])
+def test_nothing_is_admissible_whose_bits_no_gate_showed(
+    command: str, bits: str, rules: list[Rule[Any, Any]], lacking: list[str]
+) -> None:
+    """Bits of a route's own mean nothing until they lie beside exact values."""
+    gates = tuple("ab"[: len(rules)])
+    about = Planned(subject=subject("pocl-3.0", bits=bits), gates=gates)
+    verdict = judged(plan(*gates, command=command, subjects=(about,)), *rules)
+    assert verdict.subjects[0].outcome == "pass"
+    assert verdict.reasons == tuple(f"no gate showed the {each} of c/wide" for each in lacking)
+    assert verdict.admissible == (not lacking)
+
+
+@pytest.mark.parametrize("judgement", [1, 2])
+def test_older_versions_of_judgement_ask_for_no_gate_of_bits(judgement: int) -> None:
+    verdict = judged(plan("a", judgement=judgement), SHOWS_NOTHING)
+    assert (verdict.admissible, verdict.reasons) == (True, ())
+
+
+def test_bits_are_shown_of_each_candidate_that_passed_and_of_no_other() -> None:
+    """Size keeps a gate out of some cells; what was shown of one cell is nothing to the next."""
+    small, large = (subject("pocl-3.0", cell=Cell(id=cell, integers={"n": 1}, names={})) for cell in ("s", "l"))
+    loser = subject("pocl-3.0", candidate=arm("slow"))
+    both = Planned(subject=small, gates=("a", "b")), Planned(subject=loser, gates=("a",))
+    promised = plan("a", "b", subjects=both)
+    assert judged(promised, SHOWS_NOTHING, SHOWS_BITS, passed={"slow": 99}).reasons == ()
+    shown_of_one = plan("a", "b", subjects=(*both, Planned(subject=large, gates=("a",))))
+    verdict = judged(shown_of_one, SHOWS_NOTHING, SHOWS_BITS, passed={"slow": 99})
+    assert verdict.reasons == ("no gate showed the bits of l/wide",)
+    verdict = judged(shown_of_one, SHOWS_NOTHING, SHOWS_BITS)
+    assert verdict.reasons == ("no gate showed the bits of c/slow and 1 more",)
 
 
 def test_a_run_in_which_only_plain_passes_admits_nobody() -> None:

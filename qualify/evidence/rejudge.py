@@ -77,7 +77,7 @@ def rejudge(plan: Plan, record: RunRecord, files: Files, gates: Mapping[str, Rul
             wrong += _wrong_uses(plan, planned, found, files)
     if unread:
         return Judged(None, frozenset(series), tuple(unread))
-    verdict = conclude(plan, record.ended, tuple(judged))
+    verdict = conclude(plan, record.ended, tuple(judged), gates)
     return Judged(verdict, frozenset(series), (*wrong, *_wrong_order(plan, record, verdict)))
 
 

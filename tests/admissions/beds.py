@@ -12,7 +12,7 @@ from gates.contract import ContractGate
 from qualify import promote, screen
 from qualify.admission import Admission
 from qualify.engine import Progress
-from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_least, holds
+from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, Shows, at_least, holds
 from qualify.model import canonical_bytes
 from qualify.plan import Plan, Planned
 from qualify.subject import Subject
@@ -25,11 +25,15 @@ domains:
   - {toolkit: pocl-3.0, arch: native}
 gates:
   contract: {cost_s: 0.001}
+  digest: {cost_s: 1, needs: [contract]}
+  numeric: {cost_s: 1.5, needs: [contract]}
   trial: {cost_s: 2, needs: [contract]}
   timing: {cost_s: 30, needs: [trial]}
 pipelines:
   default: {screen: [contract, trial], promote: all}
-  no-timing: {promote: [contract, trial]}
+  no-timing: {promote: [contract, digest, numeric, trial]}
+  no-bits: {promote: [contract, numeric, trial, timing]}
+  no-values: {promote: [contract, digest, trial, timing]}
 """
 COHORT = """\
 operation: add
@@ -86,10 +90,34 @@ class ScriptedGate(Gate[Measured, Nothing]):
         return Measured(speed_up_ppm=self._script[subject.candidate.route])
 
 
+class Seen(Facts):
+    launches: int
+
+
+def _judge_seen(subject: Subject, facts: Seen, series: Series, settings: Nothing) -> Iterable[Check | Note]:
+    yield at_least("launches", facts.launches, 1, "launches")
+
+
+class ShowingGate(Gate[Seen, Nothing]):
+    """A gate that shows something of every route and looks at nothing but its contract."""
+
+    claim: ClassVar[str] = "It launches something."
+    runs_on: ClassVar[Literal["host", "device"]] = "host"
+
+    def __init__(self, name: str, shows: Shows) -> None:
+        rule = Rule(1, Seen, Nothing, lambda _: frozenset({"launches"}), _judge_seen, shows=shows)
+        self.id, self.rules = name, (rule,)  # type: ignore[misc]
+
+    def measure(self, subject: Subject, bench: Bench, settings: Nothing) -> Seen:
+        return Seen(launches=len(subject.candidate.launches))
+
+
 def gates(script: Mapping[str, int] = FASTER, timing: Mapping[str, int] | None = None) -> dict[str, Gate[Any, Any]]:
-    """The three gates; `timing` is what that gate sees, if it is not what `trial` sees."""
+    """The five gates; `timing` is what that gate sees, if it is not what `trial` sees."""
     return {
         "contract": ContractGate(),
+        "digest": ShowingGate("digest", "bits"),
+        "numeric": ShowingGate("numeric", "values"),
         "trial": ScriptedGate("trial", script, conclusive=False),
         "timing": ScriptedGate("timing", script if timing is None else timing, conclusive=True),
     }
@@ -144,16 +172,40 @@ def promoted(
 
 
 def proved(
-    workspace: Workspace, *runs: str, cells: Collection[str] = ("large",), routes: Collection[str] = ("fast",)
+    workspace: Workspace,
+    *runs: str,
+    cells: Collection[str] = ("large",),
+    routes: Collection[str] = ("fast",),
+    pipeline: str | None = None,
 ) -> promote.Promoted:
     """Prove by their bits what passed in the named runs."""
-    request = promote.Request(workspace.path, runs, frozenset(cells), frozenset(routes))
+    request = promote.Request(workspace.path, runs, frozenset(cells), frozenset(routes), pipeline)
     return promote.prove(request, gates(), Silent())
 
 
 def runs_of(workspace: Workspace, command: str) -> list[Path]:
     """The sealed runs of a command. Names of runs of one second have no order."""
     return [run for run in workspace.sealed() if json.loads((run / "plan.json").read_bytes())["command"] == command]
+
+
+def forget(run: Path, gate: str, **plan: Any) -> Path:
+    """Let a run be what it would be had its pipeline not planned a gate that nothing needs, all of it hashed again."""
+
+    def forgotten(value: dict[str, Any]) -> None:
+        value.update(plan, nodes=[node for node in value["nodes"] if node["gate"] != gate])
+        for planned in value["subjects"]:
+            planned["gates"].remove(gate)
+
+    def unjudged(value: dict[str, Any]) -> None:
+        for subject in value["subjects"]:
+            subject["gates"] = [each for each in subject["gates"] if each["gate"] != gate]
+
+    small.edit(run / "plan.json", forgotten)
+    small.edit(run / "verdict.json", unjudged)
+    for measurement in run.glob(f"subjects/*/*/{gate}.json"):
+        measurement.unlink()
+    small.rehash(run)
+    return run
 
 
 def board(workspace: Workspace) -> str:

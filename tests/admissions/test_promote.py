@@ -1,6 +1,7 @@
 """`promote`: what it refuses, what it counts, what it appends, and against whom it measures."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from qualify import inventory
 from qualify.admission import Admission
 from qualify.admitting import counts
 from qualify.errors import EvidenceError, Exit, NothingSelected, UsageError
-from qualify.evidence.audit import verify_store
+from qualify.evidence.audit import verify_run, verify_store
 from qualify.evidence.store import Store
 from qualify.finalists import Refused
 from qualify.gate import Bench
@@ -20,7 +21,7 @@ from qualify.judgement import rules_of
 from qualify.promote import Promoted
 from qualify.subject import Subject
 from tests.admissions import beds
-from tests.cli.workspaces import Workspace
+from tests.cli.workspaces import ROOT, Workspace
 
 RULES = {name: rules_of(gate) for name, gate in beds.gates().items()}
 
@@ -118,8 +119,87 @@ def test_what_serves_already_is_not_promoted_again(workspace: Workspace, run: st
 
 
 def test_a_timed_cell_needs_a_timing_gate(screened: Workspace, run: str) -> None:
-    with pytest.raises(UsageError, match=r"no timing gate: no-timing of pipelines\.yaml runs contract, trial"):
+    with pytest.raises(
+        UsageError, match=r"no timing gate: no-timing of pipelines\.yaml runs .*, trial in promote"
+    ) as found:
         beds.promoted(screened, run, pipeline="no-timing", routes={"fast"})
+    assert found.value.fix == "add timing to the promote stage"
+    assert opened(screened) == 1
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "says", "fix"),
+    [
+        ("no-bits", "no gate of bits: no-bits of pipelines.yaml runs contract, numeric, trial, timing", "digest"),
+        ("no-values", "no gate of values: no-values of pipelines.yaml runs contract, digest, trial, timing", "numeric"),
+    ],
+)
+@pytest.mark.parametrize("cell", ["large", "tiny"])
+def test_what_shows_no_bits_admits_nothing_and_opens_nothing(
+    screened: Workspace, run: str, cell: str, pipeline: str, says: str, fix: str
+) -> None:
+    """Bits of a route's own, of a cell that is timed and of one that is not."""
+    with pytest.raises(UsageError, match=re.escape(says)) as found:
+        beds.promoted(screened, run, pipeline=pipeline, routes={"fast"}, cells={cell})
+    assert found.value.fix == f"add {fix} to the promote stage"
+    assert opened(screened) == 1
+
+
+def test_bits_that_are_the_incumbents_need_no_values(screened: Workspace) -> None:
+    screened.replace("cohorts/add/cohort.yaml", "bits: own", "bits: identical")
+    run = beds.screened(screened)
+    done = beds.promoted(screened, run, pipeline="no-values", routes={"fast"}, cells={"tiny"})
+    assert [each.kind for each, _ in done.admitted] == ["proven"], list(done.lines())
+    with pytest.raises(UsageError, match="no gate of bits"):
+        beds.promoted(screened, run, pipeline="no-bits", routes={"other"}, cells={"tiny"})
+
+
+def test_a_gate_of_bits_that_does_not_run_in_the_domain_shows_none(screened: Workspace, run: str) -> None:
+    screened.replace("pipelines.yaml", "digest: {cost_s: 1,", "digest: {cost_s: 1, runtimes: [cuda],")
+    with pytest.raises(UsageError, match=r"no gate of bits: .* \(digest: runs on cuda only\)") as found:
+        beds.promoted(screened, run, routes={"fast"})
+    assert re.fullmatch(r"let digest run in pocl-3\.0/\S+, under gates in pipelines\.yaml", found.value.fix)
+
+
+@pytest.mark.parametrize(
+    ("gate", "title"), [("digest", "gate of bits"), ("numeric", "gate of values"), ("timing", "timing gate")]
+)
+def test_a_cell_that_is_too_large_for_what_admits_it_is_left_out_before_anything_is_measured(
+    screened: Workspace, run: str, gate: str, title: str
+) -> None:
+    """The large cell has 3,000 elements, the ragged one 231."""
+    screened.replace("pipelines.yaml", f"  {gate}: {{", f"  {gate}: {{elements: {{opencl: 2999}}, ")
+    done = beds.promoted(screened, run, cells={"large", "ragged"}, routes={"fast"})
+    assert [each.subject.cell.id for each, _ in done.admitted] == ["ragged"]
+    assert done.exit_code() is Exit.INCONCLUSIVE
+    (note,) = done.notes
+    why = f"large is left out: no {title} is planned there ({gate}: 3000 elements, and 2999 at most on opencl)"
+    assert note == f"{why}; give {gate} more elements, under gates in pipelines.yaml"
+    ((_, plan, _),) = done.runs
+    assert {planned.subject.cell.id for planned in plan.subjects} == {"ragged"}
+    assert verify_store(screened.path / "evidence", RULES).outcome == "verified"
+    before = opened(screened)
+    with pytest.raises(NothingSelected, match="large is left out: no"):
+        beds.promoted(screened, run, cells={"large"}, routes={"fast"})
+    assert opened(screened) == before
+
+
+def test_a_cell_of_just_as_many_elements_is_not_left_out(screened: Workspace, run: str) -> None:
+    screened.replace("pipelines.yaml", "  digest: {", "  digest: {elements: {opencl: 3000}, ")
+    done = beds.promoted(screened, run, cells={"large"}, routes={"fast"})
+    assert done.exit_code() is Exit.DONE, list(done.lines())
+
+
+def test_a_run_that_says_it_admits_what_no_gate_showed_is_bad(workspace: Workspace) -> None:
+    """Its plan, its facts and its verdict are whole, and gate digest was never planned."""
+    (run,) = beds.runs_of(workspace, "promote")
+    beds.forget(run, "digest")
+    audit = verify_run(run, RULES)
+    assert [str(problem) for problem in audit.problems if problem.code == "V02"], audit.problems
+    assert audit.verdict is not None
+    assert audit.verdict.reasons == ("no gate showed the bits of large/fast and 5 more",)
+    older = beds.forget(run, "numeric", judgement=2)
+    assert verify_run(older, RULES).outcome == "verified", "version 2 asks for no gate of bits"
 
 
 def test_several_that_nothing_ranks_wait_for_a_word(screened: Workspace, run: str) -> None:
@@ -191,14 +271,17 @@ def test_the_command_promotes_bits_on_a_cell_without_times(workspace: Workspace)
     """The workspace's own pipeline through the command: its gates are not those of the screen, its evidence is."""
     text = (workspace.path / "pipelines.yaml").read_text()
     timeless = text.replace("  trial: {cost_s: 2, needs: [contract]}\n  timing: {cost_s: 30, needs: [trial]}\n", "")
-    (workspace.path / "pipelines.yaml").write_text(
-        timeless.replace("[contract, trial]", "[contract]").replace("promote: all", "promote: [contract]")
-    )
+    timeless = timeless.replace("[contract, trial]", "[contract]").partition("  no-timing")[0]
+    (workspace.path / "pipelines.yaml").write_text(timeless)
     before = workspace.sealed()
     screen = workspace.here("screen", "add", "--cell", "tiny", "--cell", "large", "--route", "other")
     assert screen.code == 0, screen
     (name,) = (run.name for run in workspace.sealed() if run not in before)
     assert "no timing gate" in workspace.here("promote", name).err
+    workspace.replace("pipelines.yaml", "promote: all", "promote: [contract, numeric]")
+    refused = workspace.here("promote", name, "--cell", "tiny")
+    assert (refused.code, "no gate of bits" in refused.err) == (2, True), refused
+    workspace.replace("pipelines.yaml", "promote: [contract, numeric]", "promote: all")
     done = workspace.here("promote", name, "--cell", "tiny")
     assert done.code == 0, done
     assert "admitted: add tiny in pocl-3.0/" in done.out
@@ -209,6 +292,14 @@ def test_the_command_promotes_bits_on_a_cell_without_times(workspace: Workspace)
 def test_the_gates_that_admit_a_time_are_few() -> None:
     assert {gate.id for gate in GATES.values() if gate.conclusive} <= {"timing"}
     assert all(gate.timed for gate in GATES.values() if gate.conclusive)
+
+
+def test_the_gates_that_show_bits_are_few_and_take_no_times() -> None:
+    shows = {name: gate.rule.shows for name, gate in GATES.items() if gate.rule.shows}
+    assert shows == {"digest": "bits", "numeric": "values"}
+    document = " ".join((ROOT / "docs/gates.md").read_text().split())
+    assert "a pass of digest shows `bits`, one of numeric shows `values`" in document
+    assert not any(GATES[name].timed for name in shows), "prove runs them, of untimed cells too"
 
 
 def test_admissions_parse_as_written(workspace: Workspace) -> None:

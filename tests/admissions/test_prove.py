@@ -66,7 +66,11 @@ def test_bits_are_admitted_without_a_time_and_no_gate_took_one(screened: Workspa
     done = beds.proved(screened, run)
     assert done.exit_code() is Exit.DONE, list(done.lines())
     ((folder, plan, verdict),) = done.runs
-    assert (plan.command, [node.gate for node in plan.nodes], verdict.reasons) == ("prove", ["contract"], ())
+    assert (plan.command, [node.gate for node in plan.nodes], verdict.reasons) == (
+        "prove",
+        ["contract", "digest", "numeric"],
+        (),
+    )
     for planned in plan.subjects:
         subject = planned.subject
         assert (subject.cell.timed, subject.incumbent.route, subject.attempt) == (True, "plain", 1)
@@ -168,6 +172,18 @@ def test_the_simulated_device_proves_nothing(tmp_path: Path) -> None:
         beds.proved(workspace, beds.screened(workspace))
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "shows", "gate"), [("no-bits", "bits", "digest"), ("no-values", "values", "numeric")]
+)
+def test_a_stage_that_shows_no_bits_proves_nothing(
+    screened: Workspace, run: str, pipeline: str, shows: str, gate: str
+) -> None:
+    with pytest.raises(UsageError, match=f"no gate of {shows}: {pipeline} of .* in prove") as found:
+        beds.proved(screened, run, pipeline=pipeline)
+    assert found.value.fix == f"add {gate} to the promote stage"
+    assert len(screened.opened()) == 1
+
+
 # An admission of another board.
 
 
@@ -265,8 +281,7 @@ BROKEN = HEAD + " {\n  int i = get_global_id(0);\n  if (i < n && i % 50) y[i] = 
 @pytest.fixture
 def real(screened: Workspace) -> tuple[Workspace, str]:
     """A workspace with gates of the tool's own, and a screen of its two candidates that ran none of them."""
-    gates = "  compile: {cost_s: 1, needs: [contract]}\n  digest: {cost_s: 2, needs: [compile]}\n  trial: {cost_s: 3"
-    screened.replace("pipelines.yaml", "  trial: {cost_s: 2", gates)
+    screened.replace("pipelines.yaml", "  digest:", "  compile: {cost_s: 1, needs: [contract]}\n  digest:")
     screened.replace("pipelines.yaml", "screen: [contract, trial]", "screen: [contract, compile]")
     screened.write("other.k", BROKEN)
     before = screened.sealed()
@@ -299,7 +314,7 @@ def test_the_command_says_what_is_wrong(real: tuple[Workspace, str]) -> None:
     assert workspace.here("prove", run, "--cell", "huge").code == 2
     assert workspace.here("prove", run).code == 3, "two passed, and bits rank nothing"
     workspace.replace("pipelines.yaml", "promote: all", "promote: [trial]")
-    workspace.replace("pipelines.yaml", "trial: {cost_s: 3, needs: [contract]}", "trial: {cost_s: 3}")
+    workspace.replace("pipelines.yaml", "trial: {cost_s: 2, needs: [contract]}", "trial: {cost_s: 2}")
     done = workspace.here("prove", run, "--route", "fast")
     assert (done.code, "no gate of bits" in done.err) == (2, True), done
     assert len(workspace.opened()) == 2
