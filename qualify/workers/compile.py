@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from qualify.channel import Channel, Compile, Compiled, Describe, FromWorker, Prepare, Prepared, ToWorker
 from qualify.workers import sandbox
 from qualify.workers.compilers import open_compiler
 from qualify.workers.compilers.base import Compiler
 
+#: What a compilation frees stays with the process up to so much: the next one takes as much again.
+KEPT_BYTES = 256 << 20
+_MOST_MMAP_BYTES = 32 << 20  # From this size on a block is freed at once; the C library takes no greater one.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+
 
 def serve(channel: Channel[ToWorker], name: str) -> None:
     """Answer requests until the channel closes. Raises RigError if the toolkit is not here or does not work."""
+    keep_freed_memory()
     compiler = open_compiler(name)
     sandbox.confine(compiler.readable())
     compiler.canary()
@@ -26,6 +34,14 @@ def serve(channel: Channel[ToWorker], name: str) -> None:
                 _compile(channel, compiler, wanted, buffers)
             case other:
                 raise ValueError(f"a compile worker does not {other.say}")
+
+
+def keep_freed_memory() -> None:
+    """Give freed memory back late, where the C library has a say: a tenth of a compilation is faulting it in again."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _MOST_MMAP_BYTES)
 
 
 def _compile(channel: Channel[ToWorker], compiler: Compiler, wanted: Compile, buffers: tuple[bytes, ...]) -> None:

@@ -1,6 +1,8 @@
 """The compile worker: what it builds, what it refuses as data, what it is lost to."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -8,6 +10,7 @@ from qualify.bench import Rig
 from qualify.compiling import code_of
 from qualify.gate import WorkerLost
 from qualify.objectcode import Built
+from tests.house.tree import ROOT
 from tests.rigs import HONEST, LAUNCHES, Trial, composed, kernel
 
 
@@ -169,3 +172,28 @@ def test_equal_scripts_give_equal_objects(simulated: Rig) -> None:
     first, second = build(simulated, script), build(simulated, json.dumps(json.loads(script), indent=1).encode())
     assert first.object_blake3 == second.object_blake3
     assert first.reproducible
+
+
+#: Takes and frees 128 MiB in pieces, twice, as compilations do; the pages that were faulted in the second time.
+CHURN = """
+import ctypes, resource, sys
+from qualify.workers.compile import keep_freed_memory
+
+def churn():
+    pieces = [ctypes.create_string_buffer(1 << 20) for _ in range(128)]
+
+if sys.argv[1] == "keeping":
+    keep_freed_memory()
+churn()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+churn()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_a_compile_worker_keeps_what_a_compilation_freed_for_the_next() -> None:
+    def faults(how: str) -> int:
+        command = [sys.executable, "-c", CHURN, how]
+        return int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+    assert faults("keeping") * 10 < faults("giving back")
