@@ -1,6 +1,6 @@
 """Writing that survives a crash: exclusive creates, full writes, fsync, a rename that never replaces (R11.3).
 
-Every file operation is announced before and after, so that a test can stop the process at each of them. A failed
+What is on record is on the device before its rename: a file by itself, or many at once, which costs little more. Every file operation is announced before and after, so that a test can stop the process at each of them. A failed
 operation ends the run: nothing is tried again (an fsync that failed once may report success the second time and has
 lost the data), and what was written stays for a person.
 """
@@ -12,7 +12,8 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
@@ -25,6 +26,7 @@ T = TypeVar("T")
 #: Called with `before <operation> <path>` and `after <operation> <path>`; what it raises, the operation raises.
 Announce = Callable[[str], None]
 
+_SYNCED_AT_ONCE = 16  # One by one each waits for a commit of its own; so many wait for one together.
 _RENAME_NOREPLACE = 1  # linux/fs.h
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_WRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -45,15 +47,27 @@ class Writer:
 
     def write(self, at: int, name: str, path: str, data: bytes) -> None:
         """Create a file that is not there yet, write all of it, and wait until the device has it."""
+        self.put(at, name, path, data, synced=True)
+
+    def put(self, at: int, name: str, path: str, data: bytes, *, synced: bool = False) -> None:
+        """Create a file that is not there yet and write all of it. Unless it is `synced`, the device may not have it."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = self._do("create", path, partial(os.open, name, flags, 0o644, dir_fd=at))
         try:
             self._do("write", path, partial(_write_all, handle, data))
-            self._do("sync", path, partial(os.fsync, handle))
+            if synced:
+                self._do("sync", path, partial(os.fsync, handle))
         except BaseException:
             os.close(handle)
             raise
         self._do("close", path, partial(os.close, handle))
+
+    def sync_all(self, calls: Mapping[str, Callable[[], None]]) -> None:
+        """Wait until the device has files that were put, and folders, by path: many of the calls that sync at once."""
+        with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
+            begun = [(path, pool.submit(call)) for path, call in calls.items()]
+            for path, done in begun:
+                self._do("sync", path, done.result)
 
     def make_folder(self, at: int, name: str, path: str) -> None:
         """Make a folder that is not there yet."""

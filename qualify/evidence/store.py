@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -19,10 +19,11 @@ from qualify.domain import Domain
 from qualify.errors import EvidenceError, InputError, RigError, UsageError
 from qualify.evidence import audit, contents, history, layout, manifest
 from qualify.evidence.durable import Announce, Writer, interrupts_held, silent
-from qualify.evidence.files import below, folder, read_file
+from qualify.evidence.files import below, folder
 from qualify.evidence.heads import HeadsCache
 from qualify.evidence.problems import Problem, ProblemError, printable
 from qualify.evidence.rejudge import document, rejudge
+from qualify.evidence.run_folder import RunFolder, as_rig_error
 from qualify.evidence.withdrawal import MAX_REASON_CHARS, Withdrawal
 from qualify.gate import Measurement
 from qualify.identity import content
@@ -108,7 +109,7 @@ class Store:
         withdrawal = _withdrawal(graph, run, reason, now_utc)
         data, name = withdrawal.canonical(), f"{run}.json"
         place, staged = f"{layout.WITHDRAWN}/{name}", f"{run}.withdrawn-{os.urandom(4).hex()}.json"
-        with interrupts_held(), _as_rig_error(), folder(str(self.root), self.root.name) as top:
+        with interrupts_held(), as_rig_error(), folder(str(self.root), self.root.name) as top:
             self._writer.ensure_folder(top, layout.WITHDRAWN, layout.WITHDRAWN)
             self._writer.sync_folder(top, ".")
             with below(top, layout.STAGING) as staging, below(top, layout.WITHDRAWN) as withdrawn:
@@ -145,7 +146,6 @@ class StagedRun:
         self._planned = {planned.subject.key: planned for planned in plan.subjects}
         self._recorded: dict[tuple[tuple[str, str], str], str] = {}  # SHA-256
         self._attached: dict[str, str] = {}  # BLAKE3 by path
-        self._folders: set[str] = set()
         self._lock = threading.Lock()
         self._handles = ExitStack()
 
@@ -155,17 +155,17 @@ class StagedRun:
 
     def begin(self, inputs: Mapping[str, bytes]) -> None:
         """Make the folders, put the plan on record, then store inputs and subjects. `Store.open` calls it once."""
-        with _as_rig_error():
+        with as_rig_error():
             self._make_store()
             self._probe()
             self._put_on_record()
         for path, data in sorted(inputs.items()):
-            self._write(layout.input_path(path), data)
+            self._folder.write(layout.input_path(path), data)
         for key, planned in self._planned.items():
-            self._write(f"{layout.subject_folder(key)}/{layout.SUBJECT}", planned.subject.canonical())
+            self._folder.write(f"{layout.subject_folder(key)}/{layout.SUBJECT}", planned.subject.canonical())
 
     def record(self, subject: Subject, measurement: Measurement, series: Mapping[str, bytes]) -> Measurement:
-        """Write a measurement and its series, wait for the device, and return what a reader gets back.
+        """Write a measurement and its series, and return what a reader gets back; the seal waits for the device.
 
         Called once a gate, but that a `not-run` never takes the place of a measurement: what is on record is returned.
         Raises DocumentError if the measurement has no canonical form, ValueError if the plan has no such gate or the
@@ -181,9 +181,9 @@ class StagedRun:
                     return self.measurement(subject, gate)[0]
                 raise ValueError(f"{gate} of {'/'.join(key)} is on record already")
             for name, values in sorted(series.items()):
-                self._write(layout.series_path(key, gate, name), values)
+                self._folder.write(layout.series_path(key, gate, name), values)
             path = layout.measurement_path(key, gate)
-            self._write(path, data)
+            self._folder.write(path, data)
             written = self._read_back(path, data)
             self._recorded[key, gate] = hashlib.sha256(data).hexdigest()
         return written
@@ -194,9 +194,8 @@ class StagedRun:
         It is read again, so that a run of a thousand subjects holds none of them.
         """
         sha256, path = self._recorded[subject.key, gate], layout.measurement_path(subject.key, gate)
-        parent, _, name = path.rpartition("/")
-        with _as_rig_error(), below(self._at, parent) as at:
-            data = read_file(at, name, path, MAX_DOCUMENT_BYTES)
+        with as_rig_error():
+            data = self._folder.read(path, MAX_DOCUMENT_BYTES)
             if hashlib.sha256(data).hexdigest() != sha256:
                 raise ProblemError("C01", path, "it is not what was written")
             return document(Measurement, data, path), sha256
@@ -214,7 +213,7 @@ class StagedRun:
             raise ValueError(f"expected objects/{digest}.<extension>, got {path}")
         with interrupts_held(), self._lock:
             if path not in self._attached:
-                self._write(path, data)
+                self._folder.write(path, data)
                 self._attached[path] = digest
             elif self._attached[path] != digest:
                 raise ValueError(f"{path} is kept already with another content")
@@ -229,11 +228,11 @@ class StagedRun:
             return self._seal(record, gates)
 
     def _seal(self, record: RunRecord, gates: Mapping[str, Rules]) -> Path:
-        self._write(layout.RECORD, record.canonical())
+        self._folder.write(layout.RECORD, record.canonical())
         digests = self._derive(record, gates)
         listed = manifest.write(digests)
-        self._write(manifest.MANIFEST, listed)
-        self._sync_folders()
+        self._folder.write(manifest.MANIFEST, listed)
+        self._folder.sync()
         audited = audit.verify_run(self.path, gates)
         if audited.outcome != "verified":
             raise _evidence_error(f"{self.path} does not verify", audited.problems)
@@ -242,12 +241,12 @@ class StagedRun:
 
     def _derive(self, record: RunRecord, gates: Mapping[str, Rules]) -> dict[str, str]:
         """Write the verdict that the written files give; the SHA-256 of every file. What was read is let go here."""
-        found = contents.read(self._at)
+        found = contents.read(self._folder.at)
         judged = rejudge(self.plan, record, found.kept, gates)
         if judged.verdict is None or found.problems:
             raise _evidence_error(f"{self.path} cannot be judged", [*found.problems, *judged.problems])
         verdict = judged.verdict.canonical()
-        self._write(layout.VERDICT, verdict)
+        self._folder.write(layout.VERDICT, verdict)
         return {**found.digests, layout.VERDICT: hashlib.sha256(verdict).hexdigest()}
 
     def _make_store(self) -> None:
@@ -279,48 +278,24 @@ class StagedRun:
         """Write the plan twice: one copy stays with the run, one moves to opened/ exclusively."""
         run, data = self.plan.run, self.plan.canonical()
         self._writer.make_folder(self._staging, run, f"{layout.STAGING}/{run}")
-        self._at = self._handles.enter_context(below(self._staging, run))
-        self._write(layout.PLAN, data)
-        self._write(f"{layout.OPENED}.json", data)
+        at = self._handles.enter_context(below(self._staging, run))
+        self._folder = RunFolder(at, run, self._writer)
+        self._folder.write(layout.PLAN, data, synced=True)
+        self._folder.write(f"{layout.OPENED}.json", data, synced=True)
         place = f"{layout.OPENED}/{run}.json"
         with self._cache.changing(adds={hashlib.sha256(data).hexdigest(): place}, ends=self.plan.after):
-            self._writer.move(self._at, f"{layout.OPENED}.json", self._opened, f"{run}.json", place)
+            self._writer.move(at, f"{layout.OPENED}.json", self._opened, f"{run}.json", place)
         self._writer.sync_folder(self._opened, layout.OPENED)
-        self._writer.sync_folder(self._at, f"{layout.STAGING}/{run}")
+        self._writer.sync_folder(at, f"{layout.STAGING}/{run}")
         self._writer.sync_folder(self._staging, layout.STAGING)
-
-    def _write(self, path: str, data: bytes) -> None:
-        """Write one file of the run, with the folders that it lies in."""
-        parent, _, name = path.rpartition("/")
-        with _as_rig_error():
-            self._make_folders(parent)
-            with below(self._at, parent) as at:
-                self._writer.write(at, name, self._name(path), data)
-
-    def _make_folders(self, path: str) -> None:
-        if not path or path in self._folders:
-            return
-        parent, _, name = path.rpartition("/")
-        self._make_folders(parent)
-        with below(self._at, parent) as at:
-            self._writer.make_folder(at, name, self._name(path))
-        self._folders.add(path)
 
     def _read_back(self, path: str, data: bytes) -> Measurement:
         """What a reader gets for a file that was just written."""
-        parent, _, name = path.rpartition("/")
-        with _as_rig_error(), below(self._at, parent) as at:
-            found = read_file(at, name, path, len(data))
+        with as_rig_error():
+            found = self._folder.read(path, len(data))
             if found != data:
                 raise ProblemError("C01", path, "the disk returned other bytes than were written")
             return document(Measurement, found, path)
-
-    def _sync_folders(self) -> None:
-        """Wait for every folder of the run, inner ones first."""
-        for path in sorted(self._folders, key=lambda path: (-path.count("/"), path)):
-            with _as_rig_error(), below(self._at, path) as at:
-                self._writer.sync_folder(at, self._name(path))
-        self._writer.sync_folder(self._at, self._name(""))
 
     def _publish(self, manifest_sha256: str, plan_sha256: str) -> None:
         """The one step that makes a run: a rename to a free name. The folders were opened before it."""
@@ -340,9 +315,6 @@ class StagedRun:
         given = {name: (len(data), hashlib.sha256(data).hexdigest()) for name, data in series.items()}
         if named != given:
             raise ValueError(f"series {sorted(given)} are not those that the facts name, {sorted(named)}")
-
-    def _name(self, path: str) -> str:
-        return f"{layout.STAGING}/{self.plan.run}/{path}".rstrip("/")
 
 
 def _check_plan(plan: Plan, inputs: Mapping[str, bytes]) -> None:
@@ -368,18 +340,6 @@ def _check_plan(plan: Plan, inputs: Mapping[str, bytes]) -> None:
 
 def _refuse_input(path: str, expected: str, got: str) -> NoReturn:
     raise InputError(printable(path), expected=expected, got=got, fix="rename it, or leave it out")
-
-
-@contextmanager
-def _as_rig_error() -> Iterator[None]:
-    """While writing, a folder that is a link or cannot be read is the machine's trouble, not bad evidence."""
-    try:
-        yield
-    except ProblemError as error:
-        raise RigError(
-            f"evidence cannot be written: {error}",
-            fix="give the store folders of its own on one local file system; links and mount points are not followed",
-        ) from error
 
 
 def _evidence_error(what: str, problems: Iterable[Problem]) -> EvidenceError:

@@ -1,0 +1,90 @@
+"""The folder of a run that is being written: files put where the plan wants them, and all of them synced at once.
+
+A run proves nothing before it is sealed, so its files need not be on the device one by one: the seal waits for all of
+them together, before its rename (R11.3). The plan alone is waited for at once, since it is on record from then on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from qualify.errors import RigError
+from qualify.evidence import layout
+from qualify.evidence.durable import Writer
+from qualify.evidence.files import below, read_file
+from qualify.evidence.problems import ProblemError
+
+
+@contextmanager
+def as_rig_error() -> Iterator[None]:
+    """While writing, a folder that is a link or cannot be read is the machine's trouble, not bad evidence."""
+    try:
+        yield
+    except ProblemError as error:
+        raise RigError(
+            f"evidence cannot be written: {error}",
+            fix="give the store folders of its own on one local file system; links and mount points are not followed",
+        ) from error
+
+
+class RunFolder:
+    """One run's folder in staging/, by its descriptor. One thread writes at a time. Every method raises RigError."""
+
+    def __init__(self, at: int, run: str, writer: Writer) -> None:
+        self.at = at
+        self._run, self._writer = run, writer
+        self._folders: set[str] = set()
+        self._unsynced: list[str] = []
+
+    def write(self, path: str, data: bytes, *, synced: bool = False) -> None:
+        """Write one file that is not there yet, with the folders that it lies in; unless it is `synced`, for `sync`."""
+        parent, _, name = path.rpartition("/")
+        with as_rig_error():
+            self._make_folders(parent)
+            with below(self.at, parent) as at:
+                put = self._writer.write if synced else self._writer.put
+                put(at, name, self._name(path), data)
+        if not synced:
+            self._unsynced.append(path)
+
+    def read(self, path: str, limit_bytes: int) -> bytes:
+        """What a reader gets for a file. Raises ProblemError for one that is not as it was written; any thread may."""
+        parent, _, name = path.rpartition("/")
+        with below(self.at, parent) as at:
+            return read_file(at, name, path, limit_bytes)
+
+    def sync(self) -> None:
+        """Wait until the device has every file and every folder that was made here."""
+        calls = {self._name(path): partial(self._sync_file, path) for path in self._unsynced}
+        calls |= {self._name(path): partial(self._sync_folder, path) for path in (*sorted(self._folders), "")}
+        with as_rig_error():
+            self._writer.sync_all(calls)
+        self._unsynced.clear()
+
+    def _sync_file(self, path: str) -> None:
+        parent, _, name = path.rpartition("/")
+        with below(self.at, parent) as at:
+            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def _sync_folder(self, path: str) -> None:
+        with below(self.at, path) as at:
+            os.fsync(at)
+
+    def _make_folders(self, path: str) -> None:
+        if not path or path in self._folders:
+            return
+        parent, _, name = path.rpartition("/")
+        self._make_folders(parent)
+        with below(self.at, parent) as at:
+            self._writer.make_folder(at, name, self._name(path))
+        self._folders.add(path)
+
+    def _name(self, path: str) -> str:
+        return f"{layout.STAGING}/{self._run}/{path}".rstrip("/")
