@@ -220,10 +220,10 @@ class DigestGate(Gate[DigestFacts, DigestSettings]):
         other: dict[Variant, tuple[CheckedRun, ...]] = {}
         for alike in placed_alike(subject.variants):
             with bench.session(subject, "candidate") as session:
-                runner = Runner(subject, session, seed, timeout_s, zones=0, placed=alike[0])
+                runner = Runner(subject, session, seed, timeout_s, complement=False, placed=alike[0])
                 seen |= {variant: runner.look(variant) for variant in alike}
             with bench.session(subject, "candidate") as session:
-                runner = Runner(subject, session, seed, timeout_s, zones=1, placed=alike[0])
+                runner = Runner(subject, session, seed, timeout_s, complement=True, placed=alike[0])
                 other |= {variant: runner.runs(variant, OTHER_ZONES) for variant in alike}
         bits = _incumbent_bits(subject, bench, seed, timeout_s) if _compares(subject) else {}
         return DigestFacts(
@@ -240,6 +240,6 @@ def _incumbent_bits(
     found: dict[str, tuple[tuple[str, ...], ...]] = {}
     for alike in placed_alike(subject.variants):
         with bench.session(subject, "incumbent") as session:
-            runner = Runner(subject, session, seed, timeout_s, zones=0, placed=alike[0], arm="incumbent")
+            runner = Runner(subject, session, seed, timeout_s, complement=False, placed=alike[0], arm="incumbent")
             found |= {variant: tuple(run.outputs for run in runner.runs(variant, INCUMBENT)) for variant in alike}
     return found

@@ -75,16 +75,17 @@ class Runner:
         seed: str,
         timeout_s: float,
         *,
-        zones: int,
+        complement: bool,
         placed: Variant = "ordinary",
         arm: ArmName = "candidate",
     ) -> None:
-        """`placed` is one of the variants that will run, which are placed alike."""
+        """`placed` is one of the variants that will run, which are placed alike; `complement` is of the zones."""
         self._subject, self._session, self._arm = subject, session, arm
-        self._seed, self._zones, self._timeout_s = seed, zones, timeout_s
+        self._seed, self._complement, self._timeout_s = seed, complement, timeout_s
         self._filled: dict[int, tuple[Variant, int]] = {}
         self._launched = program.run(subject, arm, variant=placed)
-        self._perform([program.arena(subject, sets(subject), split(seed, "zones", zones), placed)])
+        zones = split(seed, "zones")
+        self._perform([program.arena(subject, sets(subject), zones, placed, complement=complement)])
 
     def look(self, variant: Variant) -> Seen:
         """The first session: plain runs, a later look at the last outputs, a closer one where needed, then the rest."""
@@ -152,7 +153,7 @@ class Runner:
         """One run of set 0 and its records; runs of another `label` have poison of their own."""
         subject, complement = self._subject, number % 2 == 1
         kept, outputs, plain = program.kept(subject), program.outputs(subject), poisoned_outputs(subject)
-        seed = split(self._seed, "poison", variant, self._zones, label, number // 2)
+        seed = split(self._seed, "poison", variant, int(self._complement), label, number // 2)
         fills = program.poison(subject, seed, complement=complement)
         poisons = {fill.buffer: fill.recipe for fill in fills if isinstance(fill.recipe, Poison)}
         records = self._perform(

@@ -87,8 +87,8 @@ def generate(recipe: Recipe, elements: int, *, size_bytes: int | None = None) ->
             return patterns.values(recipe, elements)
 
 
-def zone_bytes(seed: str, offset: int, size: int) -> bytes:
+def zone_bytes(seed: str, offset: int, size: int, *, complement: bool = False) -> bytes:
     """The pattern that bytes outside every placement carry, from `offset` into the arena (R9.1)."""
     from qualify import patterns
 
-    return patterns.zone(seed, offset, size)
+    return patterns.zone(seed, offset, size, complement=complement)

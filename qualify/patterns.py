@@ -66,11 +66,11 @@ def poison_masks(dtype: str) -> tuple[int, int]:
     return top, top >> 1
 
 
-def zone(seed: str, offset: int, size: int) -> bytes:
+def zone(seed: str, offset: int, size: int, *, complement: bool) -> bytes:
     """The pattern that bytes outside every placement carry, from `offset` into the arena (R9.1)."""
     first = offset // 8
     words = _mix(int(seed, 16), first, -(-(offset + size) // 8) - first)
-    return words.tobytes()[offset - 8 * first :][:size]
+    return (~words if complement else words).tobytes()[offset - 8 * first :][:size]
 
 
 def _mix(seed: int, first: int, count: int) -> Words:

@@ -60,12 +60,16 @@ def buffers(arguments: Iterable[Argument], number: int = 0) -> tuple[str, ...]:
     return tuple(f"{argument.name}.{number}" for argument in arguments)
 
 
-def arena(subject: Subject, sets: int, zone_seed: str, variant: Variant = "ordinary") -> Arena:
+def arena(
+    subject: Subject, sets: int, zone_seed: str, variant: Variant = "ordinary", *, complement: bool = False
+) -> Arena:
     """The session's one arena for so many sets, placed for a variant and those that are placed alike.
 
-    The sets lie in a secret order: no address tells a set's number.
+    The sets lie in a secret order: no address tells a set's number. `complement` inverts every byte outside the
+    buffers, and moves none.
     """
-    return _arena(subject, layout(subject.arguments, sets, _order(zone_seed, sets), variant=variant), sets, zone_seed)
+    made = layout(subject.arguments, sets, _order(zone_seed, sets), variant=variant)
+    return _arena(subject, made, sets, zone_seed).model_copy(update={"zone_complement": complement})
 
 
 def arena_of_each(subject: Subject, zone_seed: str) -> Arena:

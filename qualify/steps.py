@@ -44,12 +44,16 @@ class Table(Document):
 
 
 class Arena(Document):
-    """Allocate the session's one arena, write the zone pattern over it, then tables. Nothing is ever freed (R9.1)."""
+    """Allocate the session's one arena, write the zone pattern over it, then tables. Nothing is ever freed (R9.1).
+
+    The pattern, or its complement: whatever is read of one has a large value in one of the two.
+    """
 
     do: Literal["arena"] = "arena"
     size_bytes: Annotated[int, Field(gt=0)]
     placements: tuple[Placement, ...]
     zone_seed: Hex16
+    zone_complement: bool = False
     tables: tuple[Table, ...] = ()
 
 

@@ -194,3 +194,18 @@ def test_zone_pattern_published_vector_and_any_part_of_it() -> None:
     for start in range(24):
         assert zone_bytes(seed, start, 24 - start) == whole[start:]
         assert zone_bytes(seed, 0, start) == whole[:start]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_no_sum_swallows_what_zones_hold_in_both_of_a_pattern_and_its_complement(dtype: str) -> None:
+    """An element that adds what lies outside a buffer gives other bits beside the one than beside the other."""
+    plain, turned = (zone_bytes(SEED, 0, 1 << 16, complement=turn) for turn in (False, True))
+    assert all(one ^ other == 255 for one, other in zip(plain, turned, strict=True))
+    values = generate(Values(dtype=dtype, distribution="normal", base=0, scale=1 << 32, seed=SEED), 1)
+    with np.errstate(all="ignore"):
+        sums = [
+            np.frombuffer(zone, numpy_dtype(dtype)) + np.frombuffer(values, numpy_dtype(dtype))
+            for zone in (plain, turned)
+        ]
+    width = f"<u{sums[0].itemsize}"
+    assert not (sums[0].view(width) == sums[1].view(width)).any()

@@ -25,6 +25,7 @@ from tests.devices.beds import (
     load,
     make_object,
     places,
+    read,
     refusal,
     run,
     segment,
@@ -83,6 +84,21 @@ def test_bytes_between_rows_are_zones(rig: Rig) -> None:
         found = damage(session)
         assert found.first_offset == place.offset_bytes + place.run_bytes
         assert found.bytes > (place.axes[0][0] - 1) * (place.axes[0][1] - place.run_bytes) // 2
+
+
+def test_the_complement_inverts_every_byte_of_the_zones(rig: Rig) -> None:
+    """A buffer that nothing filled holds what zones hold."""
+    made, found = layout(TAKEN, 2), []
+    for complement in (False, True):
+        with rig.measuring() as session:
+            load(session, make_object(rig), "beyond")
+            do(session, arena(made).model_copy(update={"zone_complement": complement}))
+            found.append(read(session, "y.0")[0])
+            assert damage(session) == Damage(bytes=0, first_offset=None)
+            do(session, run("beyond"))
+            assert damage(session).bytes
+    assert len(found[0]) > 1000
+    assert all(one ^ other == 255 for one, other in zip(*found, strict=True))
 
 
 def test_objects_and_arenas_that_cannot_be_are_refused(rig: Rig) -> None:

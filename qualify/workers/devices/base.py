@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from blake3 import blake3
 
@@ -62,6 +62,18 @@ MOST_AXES = 3
 CANARY_SEED = "c0ffee5eed00cafe"
 
 
+class ZonePattern(NamedTuple):
+    """What bytes outside all buffers carry: a hash of their place, or its complement."""
+
+    seed: int
+    complement: bool = False
+
+    @property
+    def flip(self) -> int:
+        """What every 8 bytes of the hash are combined with, by exclusive or."""
+        return (1 << 64) - 1 if self.complement else 0
+
+
 class Device(Binding, ABC):
     """One device with one arena, for one session. Steps end before they return (DESIGN section 3).
 
@@ -73,7 +85,7 @@ class Device(Binding, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self._zone_seed: str | None = None
+        self._zone_pattern: ZonePattern | None = None
         self._arena_bytes = 0
         self._gaps: tuple[tuple[int, int], ...] = ()
         self._loaded: dict[ArmName, tuple[str, ...]] = {}
@@ -116,7 +128,7 @@ class Device(Binding, ABC):
 
     def arena(self, step: Arena) -> None:
         """Allocate the session's one arena and write the zone pattern over it. Raises StepRefused."""
-        if self._zone_seed is not None:
+        if self._zone_pattern is not None:
             raise StepRefused("the session's one arena is there already")
         names = [placement.buffer for placement in step.placements]
         if len(set(names)) != len(names):
@@ -133,8 +145,9 @@ class Device(Binding, ABC):
             self._gaps = gaps(step.placements, step.size_bytes)
         except ValueError as error:
             raise StepRefused(str(error)) from error
-        self._arena(step.size_bytes, step.zone_seed)
-        self._arena_bytes, self._zone_seed = step.size_bytes, step.zone_seed
+        pattern = ZonePattern(int(step.zone_seed, 16), complement=step.zone_complement)
+        self._arena(step.size_bytes, pattern)
+        self._arena_bytes, self._zone_pattern = step.size_bytes, pattern
         self._places = {placement.buffer: placement for placement in step.placements}
         for table in step.tables:
             self._table(self._place(table.buffer), self._addresses(table))
@@ -232,7 +245,7 @@ class Device(Binding, ABC):
 
     def zones(self, step: Zones) -> Damage:
         """Count the bytes outside every placement that changed. Raises StepRefused without an arena."""
-        self._seeded(step.do)
+        self._zoned(step.do)
         return self._zones()
 
     def unwritten(self, step: Unwritten) -> Equal:
@@ -268,7 +281,7 @@ class Device(Binding, ABC):
         """`symbols` gives each kernel's name in the object."""
 
     @abstractmethod
-    def _arena(self, size_bytes: int, zone_seed: str) -> None: ...
+    def _arena(self, size_bytes: int, zones: ZonePattern) -> None: ...
 
     @abstractmethod
     def _fill(self, place: Placement, recipe: Recipe) -> None: ...
@@ -321,10 +334,10 @@ class Device(Binding, ABC):
 
     # Shared checks ---------------------------------------------------------------------------------------------------
 
-    def _seeded(self, what: str) -> str:
-        if self._zone_seed is None:
+    def _zoned(self, what: str) -> ZonePattern:
+        if self._zone_pattern is None:
             raise StepRefused(f"{what} without an arena")
-        return self._zone_seed
+        return self._zone_pattern
 
     def _check_arm(self, arm: ArmName, launches: Sequence[Launch]) -> None:
         if arm not in self._loaded:

@@ -35,7 +35,7 @@ from qualify.steps import (
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Device
+from qualify.workers.devices.base import Device, ZonePattern
 from qualify.workers.devices.binding import Bound, StepRefused
 from qualify.workers.devices.cuda_arguments import Watch, tensor_map
 from qualify.workers.devices.cuda_board import board
@@ -99,7 +99,7 @@ class CudaDevice(Device):
     def _load(self, arm: ArmName, code: bytes, symbols: Mapping[str, str]) -> None:
         self._modules[arm], self._functions[arm] = load(code, symbols)
 
-    def _arena(self, size_bytes: int, zone_seed: str) -> None:
+    def _arena(self, size_bytes: int, zones: ZonePattern) -> None:
         """One allocation; the zone pattern also covers what alignment leaves of it before and behind the arena.
 
         It takes whole pages, because a kernel may reach what a page has left, and could keep something there.
@@ -113,7 +113,7 @@ class CudaDevice(Device):
         before = self._base - self._memory
         inside = ((start + before, end + before) for start, end in self._gaps)
         self._outside = ((0, before), *inside, (before + size_bytes, whole))
-        self._harness.zones(self._memory, whole, zone_seed)
+        self._harness.zones(self._memory, whole, zones)
         self._harness.wait()
 
     def _fill(self, place: Placement, recipe: Recipe) -> None:
@@ -355,7 +355,7 @@ class CudaDevice(Device):
         return tuple(self._row_of.hash(self._address(place), place) for place in places)
 
     def _zones(self) -> Damage:
-        count, first = self._harness.damage(self._memory, self._outside, self._seeded("zones"))
+        count, first = self._harness.damage(self._memory, self._outside, self._zoned("zones"))
         around = Damage(bytes=count, first_offset=None if first is None else first - (self._base - self._memory))
         return self._watch.with_damage(around)
 

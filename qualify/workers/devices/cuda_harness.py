@@ -21,7 +21,7 @@ from qualify.fnv import fnv1a64
 from qualify.patterns import poison_masks
 from qualify.placement import Placement
 from qualify.steps import Poison, Recipe, Values, Zeros
-from qualify.workers.devices.base import CANARY_SEED
+from qualify.workers.devices.base import CANARY_SEED, ZonePattern
 from qualify.workers.devices.binding import StepRefused
 from qualify.workers.devices.cuda_driver import DriverError, ask, attribute, call, load, prepare
 from qualify.workers.devices.cuda_fnv import (
@@ -148,10 +148,10 @@ class CudaHarness:
 
     # Patterns and values ---------------------------------------------------------------------------------------------
 
-    def zones(self, base: int, size_bytes: int, seed: str) -> None:
+    def zones(self, base: int, size_bytes: int, pattern: ZonePattern) -> None:
         """Write the zone pattern over `size_bytes` (a multiple of 8) from `base`."""
         words = size_bytes // 8
-        self.over(words, "qualify_zone_fill", (base, 8), (words, 8), (int(seed, 16), 8))
+        self.over(words, "qualify_zone_fill", (base, 8), (words, 8), (pattern.seed, 8), (pattern.flip, 8))
 
     def fill(self, address: int, place: Placement, recipe: Recipe) -> None:
         """Write a recipe to a buffer at `address`; enqueued, not awaited."""
@@ -291,13 +291,14 @@ class CudaHarness:
         call(driver.cuMemFree, memory)
         return tuple(f"{int.from_bytes(found[8 * i : 8 * i + 8], 'little'):016x}" for i in range(buffers))
 
-    def damage(self, base: int, gaps: Sequence[tuple[int, int]], seed: str) -> tuple[int, int | None]:
+    def damage(self, base: int, gaps: Sequence[tuple[int, int]], pattern: ZonePattern) -> tuple[int, int | None]:
         """How many bytes of the gaps (from, to) changed, and the first one's offset."""
         table = b"".join(start.to_bytes(8, "little") + end.to_bytes(8, "little") for start, end in gaps)
         memory = self.upload(bytes(8) + _NEVER.to_bytes(8, "little") + table)
         grid = (min(len(gaps), 64 * self.units), 1, 1)
         kernel = Kernel(symbol="qualify_zone_check", grid=grid, block=(THREADS, 1, 1))
-        self.launch(kernel, (base, 8), (memory + 16, 8), (len(gaps), 4), (int(seed, 16), 8), (memory, 8))
+        head = ((base, 8), (memory + 16, 8), (len(gaps), 4))
+        self.launch(kernel, *head, (pattern.seed, 8), (pattern.flip, 8), (memory, 8))
         return self._counted(memory)
 
     def unwritten(self, address: int, size_bytes: int, poison: Poison) -> tuple[int, int | None]:

@@ -45,23 +45,24 @@ ulong get(__global const uchar *from, ulong bytes)
     return value;
 }
 
-__kernel void zone_write(__global uchar *arena, ulong size, ulong seed)
+// `flip` is 0 or all ones.
+__kernel void zone_write(__global uchar *arena, ulong size, ulong seed, ulong flip)
 {
     ulong word = get_global_id(0);
     if (8 * word < size)
-        put(arena + 8 * word, mix(seed, word), size - 8 * word);
+        put(arena + 8 * word, mix(seed, word) ^ flip, size - 8 * word);
 }
 
 // One work-item a range of bytes outside all buffers: how many differ from the pattern, and the first.
 __kernel void zone_check(__global const uchar *arena, __global const ulong *ranges, ulong count, ulong seed,
-                         __global ulong *found)
+                         ulong flip, __global ulong *found)
 {
     ulong item = get_global_id(0);
     if (item >= count)
         return;
     ulong wrong = 0, first = 0, at = ranges[2 * item], to = ranges[2 * item + 1];
     while (at < to) {
-        ulong value = mix(seed, at / 8) >> 8 * (at % 8);
+        ulong value = (mix(seed, at / 8) ^ flip) >> 8 * (at % 8);
         for (ulong end = min(to, (at / 8 + 1) * 8); at < end; at++, value >>= 8)
             if (arena[at] != (uchar)value && wrong++ == 0)
                 first = at;

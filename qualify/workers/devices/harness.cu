@@ -16,14 +16,16 @@ __device__ __forceinline__ u64 mix(u64 seed, u64 index) {
     return z ^ (z >> 31);
 }
 
-__device__ __forceinline__ u8 zone_byte(u64 seed, u64 offset) { return (u8)(mix(seed, offset / 8) >> (8 * (offset % 8))); }
+__device__ __forceinline__ u8 zone_byte(u64 seed, u64 flip, u64 offset) {
+    return (u8)((mix(seed, offset / 8) ^ flip) >> (8 * (offset % 8)));
+}
 
 #define FOR_EACH(i, count) \
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < (count); i += (u64)gridDim.x * blockDim.x)
 
-// The whole arena; `words` counts 8 bytes each.
-extern "C" __global__ void qualify_zone_fill(u64 *arena, u64 words, u64 seed) {
-    FOR_EACH(i, words) arena[i] = mix(seed, i);
+// The whole arena; `words` counts 8 bytes each, `flip` is 0 or all ones.
+extern "C" __global__ void qualify_zone_fill(u64 *arena, u64 words, u64 seed, u64 flip) {
+    FOR_EACH(i, words) arena[i] = mix(seed, i) ^ flip;
 }
 
 struct zone_gap {
@@ -32,10 +34,11 @@ struct zone_gap {
 };
 
 // found[0] counts the bytes that differ, found[1] becomes the least offset of one; a block a gap, or several.
-extern "C" __global__ void qualify_zone_check(const u8 *arena, const zone_gap *gaps, u32 count, u64 seed, u64 *found) {
+extern "C" __global__ void qualify_zone_check(const u8 *arena, const zone_gap *gaps, u32 count, u64 seed, u64 flip,
+                                              u64 *found) {
     for (u32 g = blockIdx.x; g < count; g += gridDim.x)
         for (u64 i = gaps[g].from + threadIdx.x; i < gaps[g].to; i += blockDim.x)
-            if (arena[i] != zone_byte(seed, i)) {
+            if (arena[i] != zone_byte(seed, flip, i)) {
                 atomicAdd(found, 1ull);
                 atomicMin(found + 1, i);
             }

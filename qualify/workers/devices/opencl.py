@@ -35,7 +35,7 @@ from qualify.steps import (
     Values,
 )
 from qualify.workers import pocl
-from qualify.workers.devices.base import Device
+from qualify.workers.devices.base import Device, ZonePattern
 from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
 from qualify.workers.devices.opencl_events import Held, has_started, is_pending, took_ns
 from qualify.workers.devices.opencl_harness import Harness, Memory, rigged
@@ -86,7 +86,7 @@ class OpenclDevice(Device):
             with refusing(f"kernel {symbol}"):
                 self._kernels[arm, symbol] = cl.Kernel(program, name)
 
-    def _arena(self, size_bytes: int, zone_seed: str) -> None:
+    def _arena(self, size_bytes: int, zones: ZonePattern) -> None:
         limit = self._pocl.board.limits.memory_bytes
         if limit is not None and size_bytes > limit:
             raise StepRefused(f"an arena of {size_bytes} bytes on a device of {limit}")
@@ -96,7 +96,7 @@ class OpenclDevice(Device):
         self._memory = whole[start : start + size_bytes]
         self._slack = ((-start, whole[:start]), (size_bytes, whole[start + size_bytes :]))
         for memory in (self._memory, *(memory for _, memory in self._slack if len(memory))):
-            self._harness.wait(self._harness.zone_write(memory, int(zone_seed, 16)))
+            self._harness.wait(self._harness.zone_write(memory, zones))
 
     @property
     def _whole(self) -> Memory:
@@ -144,11 +144,11 @@ class OpenclDevice(Device):
 
     def _zones(self) -> Damage:
         """All zones, and what alignment left of the allocation before and behind the arena."""
-        seed = int(self._seeded("zones"), 16)
-        found = [(0, *self._harness.zone_check(self._whole, self._gaps, seed))]
+        pattern = self._zoned("zones")
+        found = [(0, *self._harness.zone_check(self._whole, self._gaps, pattern))]
         for offset, memory in self._slack:
             if len(memory):
-                found.append((offset, *self._harness.zone_check(memory, ((0, len(memory)),), seed)))
+                found.append((offset, *self._harness.zone_check(memory, ((0, len(memory)),), pattern)))
         firsts = [offset + first for offset, _, first in found if first is not None]
         return Damage(bytes=sum(wrong for _, wrong, _ in found), first_offset=min(firsts, default=None))
 

@@ -20,7 +20,7 @@ from qualify.fnv import PRIME, fnv1a64
 from qualify.patterns import poison_masks
 from qualify.placement import Placement
 from qualify.steps import Poison, Values
-from qualify.workers.devices.base import CANARY_SEED, MOST_AXES
+from qualify.workers.devices.base import CANARY_SEED, MOST_AXES, ZonePattern
 
 Memory = np.ndarray[Any, np.dtype[np.uint8]]
 Found = np.ndarray[Any, np.dtype[np.uint64]]
@@ -122,18 +122,21 @@ class Harness:
         to = self.queue if queue is None else queue
         return rigged(lambda: cl.enqueue_nd_range_kernel(to, kernel, (size,), (group,)), f"kernel {name}")
 
-    def zone_write(self, arena: Memory, seed: int) -> Any:
+    def zone_write(self, arena: Memory, pattern: ZonePattern) -> Any:
         """Write the zone pattern over the whole arena."""
-        return self._enqueue("zone_write", -(-len(arena) // 8), _WIDE, arena, _u64(len(arena)), _u64(seed))
+        sizes = (_u64(len(arena)), _u64(pattern.seed), _u64(pattern.flip))
+        return self._enqueue("zone_write", -(-len(arena) // 8), _WIDE, arena, *sizes)
 
-    def zone_check(self, arena: Memory, gaps: Sequence[tuple[int, int]], seed: int) -> tuple[int, int | None]:
+    def zone_check(
+        self, arena: Memory, gaps: Sequence[tuple[int, int]], pattern: ZonePattern
+    ) -> tuple[int, int | None]:
         """How many bytes of the gaps differ from the pattern, and the first one's offset."""
         pieces = [
             (start, min(start + _RANGE_BYTES, end)) for low, end in gaps for start in range(low, end, _RANGE_BYTES)
         ]
         ranges, found = self.table([edge for piece in pieces for edge in piece]), self.results(2 * len(pieces))
-        count = _u64(len(pieces))
-        self.wait(self._enqueue("zone_check", len(pieces), _ALONE, arena, ranges, count, _u64(seed), found))
+        figures = (_u64(len(pieces)), _u64(pattern.seed), _u64(pattern.flip))
+        self.wait(self._enqueue("zone_check", len(pieces), _ALONE, arena, ranges, *figures, found))
         return _first(found, len(pieces))
 
     def poison(self, memory: Memory, poison: Poison) -> Any:
@@ -273,8 +276,8 @@ def make_binary(device: Any) -> bytes:
     large = rigged(lambda: harness.allocate(_LARGE_BYTES), f"{_LARGE_BYTES} bytes of memory")
     memory, poison = large[:64], Poison(dtype="float32", seed="0" * 16)
     for event in (
-        harness.zone_write(memory, 0),
-        harness.zone_write(large, 0),
+        harness.zone_write(memory, ZonePattern(0)),
+        harness.zone_write(large, ZonePattern(0)),
         harness.values(large, _CANARY),
         harness.poison(memory, poison),
         harness.touch(memory),
@@ -284,7 +287,7 @@ def make_binary(device: Any) -> bytes:
     ):
         harness.wait(event)
     harness.scrub(0)
-    harness.zone_check(memory, [(0, 64)], 0)
+    harness.zone_check(memory, [(0, 64)], ZonePattern(0))
     harness.unwritten(memory, poison)
     return harness.binary
 

@@ -28,7 +28,7 @@ from qualify.steps import (
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Device
+from qualify.workers.devices.base import Device, ZonePattern
 from qualify.workers.devices.binding import StepRefused
 
 
@@ -53,7 +53,7 @@ class SeparateDevice(Device):
     def _copied(self, place: Placement) -> bytes:
         """All of a buffer's allocation; never asked for an empty one."""
 
-    def _arena(self, size_bytes: int, zone_seed: str) -> None:
+    def _arena(self, size_bytes: int, zones: ZonePattern) -> None:
         """There is no arena: its buffers are allocated one by one."""
 
     def _fill(self, place: Placement, recipe: Recipe) -> None:

@@ -42,7 +42,7 @@ from qualify.steps import (
     Stamps,
     Unwritten,
 )
-from qualify.workers.devices.base import Device
+from qualify.workers.devices.base import Device, ZonePattern
 from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
 from qualify.workers.devices.segments import poison_of, rows
 from qualify.workers.devices.simulated_kernels import Beside, Call, execute
@@ -121,11 +121,12 @@ class SimulatedDevice(Device):
                 raise StepRefused(f"kernel {symbol}: not in the object")
             self._entries[arm, symbol] = script.entries[symbol]
 
-    def _arena(self, size_bytes: int, zone_seed: str) -> None:
+    def _arena(self, size_bytes: int, zones: ZonePattern) -> None:
         if size_bytes > (LIMITS.memory_bytes or 0):
             raise StepRefused(f"an arena of {size_bytes} bytes on a device of {LIMITS.memory_bytes}")
         self._trace_of(f"arena {size_bytes}")
-        self._pattern = np.frombuffer(zone_bytes(zone_seed, 0, size_bytes), dtype=np.uint8)
+        data = zone_bytes(f"{zones.seed:016x}", 0, size_bytes, complement=zones.complement)
+        self._pattern = np.frombuffer(data, dtype=np.uint8)
         self._memory = self._pattern.copy()
         self._outside = np.zeros(size_bytes, dtype=np.bool_)
         for start, end in self._gaps:
