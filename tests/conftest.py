@@ -44,14 +44,23 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Give each of several processes a temporary folder of its own, in which the lock of its CPU device lies.
 
-    The lock of a board stays in the folder that all share.
+    The lock of a board stays in the folder that all share; processes that share boards have one each.
     """
     if nvidia_devices():
+        worker = getattr(config, "workerinput", {}).get("workerid", "")
+        if board := board_of(worker, os.environ.get("QUALIFY_TEST_BOARDS", "")):
+            os.environ["CUDA_VISIBLE_DEVICES"] = board
         return
     if hasattr(config, "workerinput"):
         os.environ["TMPDIR"] = tempfile.tempdir = temporary_folder(config)
     elif config.option.basetemp is None and getattr(config.option, "numprocesses", None):
         config.option.basetemp = Path(temporary_folder(config)) / "tests"
+
+
+def board_of(worker: str, boards: str) -> str | None:
+    """The board of one of several processes, gw0 and on; None where each has all that is here."""
+    shared = boards.split(",")
+    return shared[int(worker.removeprefix("gw")) % len(shared)] if worker and len(shared) > 1 else None
 
 
 def temporary_folder(config: pytest.Config) -> str:

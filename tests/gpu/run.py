@@ -2,7 +2,8 @@
 
 Workers start in a clean environment, so packages that are on PYTHONPATH only would not reach them. The tests run in
 an environment made for this call, which has every folder that this Python imports from, and leaves nothing behind.
-Arguments go to pytest. One closing line; exit 0 only if tests ran and all passed.
+Several boards share the tests, a process each. Arguments go to pytest. One closing line; exit 0 only if tests ran and
+all passed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "mark.gpu"
+#: What tells the tests' processes which boards they share.
+BOARDS_VARIABLE = "QUALIFY_TEST_BOARDS"
 OPTIONS = ("-m", "gpu", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib")
 
 
@@ -27,11 +30,15 @@ def main() -> int:
         python = environment(Path(folder))
         board = described(python)
         report = Path(folder) / "report.xml"
-        command = [str(python), "-m", "pytest", *OPTIONS, f"--junitxml={report}", *files(), *sys.argv[1:]]
-        code = subprocess.run(command, cwd=ROOT, env=clean(), check=False).returncode
+        here = boards()
+        shared = ("--numprocesses", str(len(here)), "--dist", "worksteal") if len(here) > 1 else ()
+        command = [str(python), "-m", "pytest", *OPTIONS, *shared, f"--junitxml={report}", *files(), *sys.argv[1:]]
+        variables = {**clean(), BOARDS_VARIABLE: ",".join(here)}
+        code = subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
         counts = counted(report)
     bad = counts["failed"] + counts["skipped"]
-    print(f"gpu: {counts['passed']} passed, {bad} failed on {board}")
+    more = f" and {len(here) - 1} more" if len(here) > 1 else ""
+    print(f"gpu: {counts['passed']} passed, {bad} failed on {board}{more}")
     return code or int(bad > 0 or counts["passed"] == 0)
 
 
@@ -55,6 +62,18 @@ def environment(folder: Path) -> Path:
 def clean() -> dict[str, str]:
     """This process's variables but for those that would hide a package that workers do not find."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def boards() -> list[str]:
+    """The boards that are here, by UUID or as the user names them; none where the driver's tool does not say."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return named.split(",")
+    try:
+        command = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError):
+        return []
 
 
 def described(python: Path) -> str:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOM_BYTES, in_memory, nvidia_devices, serves
+from tests.conftest import ROOM_BYTES, board_of, in_memory, nvidia_devices, serves
 from tests.house.tree import ROOT
 
 SUITE = """
@@ -43,6 +43,13 @@ def test_a_board_is_a_numbered_device_node(tmp_path: Path) -> None:
     assert nvidia_devices(tmp_path) == ()
     (tmp_path / "nvidia0").touch()
     assert nvidia_devices(tmp_path) == (tmp_path / "nvidia0",)
+
+
+def test_processes_that_share_boards_have_one_each() -> None:
+    assert [board_of(f"gw{number}", "GPU-1,GPU-2") for number in range(3)] == ["GPU-1", "GPU-2", "GPU-1"]
+    assert board_of("", "GPU-1,GPU-2") is None, "a suite that is no process of several"
+    assert board_of("gw0", "GPU-1") is None
+    assert board_of("gw0", "") is None
 
 
 def test_temporary_folders_lie_in_memory_where_there_is_room_and_code_is_loaded(tmp_path: Path) -> None:
