@@ -90,6 +90,13 @@ class Rig:
     def supply(self, composed: Mapping[str, Composed], reference: ReferenceSource, seed: bytes) -> None:
         """What a planned run works on: modules by identity, the exact reference, the run's secret seed."""
         self._composed, self._source, self._seed = dict(composed), reference, seed
+        self._compilers.expect(len(composed))
+
+    def ahead(self, subject: Subject) -> None:
+        """Begin to build a subject's module: a gate will ask for it, and is told then what became of it."""
+        composed = self._composed.get(subject.candidate.identity or "")
+        if composed is not None:
+            self._compilers.ahead(composed)
 
     def bench(self, subject: Subject, needed: Mapping[str, tuple[Measurement, str]]) -> GateBench:
         """One gate's bench for one subject. `needed` holds the measurements of needed gates with their SHA-256."""

@@ -52,8 +52,9 @@ How = Literal["died", "hung", "flooded", "protocol"]
 class Job:
     """What to start: the worker's kind and name, its address space (None: no limit), and how much it may print.
 
-    `tools` is what its PATH holds, `variables` what it is given beside the clean environment. `under` is the command
-    that the worker is an argument of; such a worker is a process of its own and no template's fork.
+    `tools` is what its PATH holds, `variables` what it is given beside the clean environment: its template too, whose
+    loader may read them; `told` only the worker. `under` is the command that the worker is an argument of; such a
+    worker is a process of its own and no template's fork.
     """
 
     kind: Kind
@@ -62,12 +63,13 @@ class Job:
     output_bytes: int
     tools: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
     under: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for equal jobs."""
-        told = (*sorted(self.tools.items()), *sorted(self.variables.items()))
+        told = (*sorted(self.tools.items()), *sorted(self.variables.items()), *sorted(self.told.items()))
         return self.kind, self.name, self.memory_bytes, self.output_bytes, told, self.under
 
 
@@ -322,7 +324,7 @@ class Nursery:
     def _start(self, job: Job) -> Child:
         if self._closed:
             raise _interrupted()
-        child = Child(job, None if job.under else templates.kept(job.variables, job.tools))
+        child = Child(job, None if job.under else templates.kept(job.variables))
         self.started[job.kind] += 1
         return self.adopt(child)
 
@@ -365,7 +367,7 @@ def _interrupted() -> RigError:
 def _begin(job: Job, template: Template | None, folder: Path, descriptor: int) -> tuple[Process, int]:
     """The worker, and the descriptor that its standard output and error can be read from."""
     make_folders(folder, job.tools)
-    told = {**environment(folder), **job.variables}
+    told = {**environment(folder), **job.variables, **job.told}
     reading, writing = os.pipe()
     try:
         if template is None:

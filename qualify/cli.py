@@ -76,6 +76,7 @@ def screen(
     fail_on_reject: Annotated[bool, typer.Option("--fail-on-reject", help="Exit 10 if a candidate fails.")] = False,
 ) -> None:
     """Discover: run candidates through the gates and seal the evidence, losers included."""
+    _begin_workers()
     from gates import GATES
     from qualify import show
     from qualify.screen import Request
@@ -94,12 +95,8 @@ def screen(
     )
     screened = run(request, GATES, show.Lines(quiet=as_json))
     _show_runs(screened.runs, as_json=as_json)
-    for note in screened.notes:
-        print(show.printable(note), file=sys.stderr)
-    for text in show.absent(screened.absent):
-        print(text, file=sys.stderr)
-    for text in show.rig_errors(screened.rig_errors):
-        print(f"rig error: {text}", file=sys.stderr)
+    show.say(*map(show.printable, screened.notes), *show.absent(screened.absent))
+    show.say(*show.rig_errors(screened.rig_errors))
     raise typer.Exit(screened.exit_code(fail_on_reject=fail_on_reject))
 
 
@@ -115,6 +112,7 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Qualify: take what passed a screen through the whole graph and admit what passes that."""
+    _begin_workers()
     from gates import GATES
     from qualify import promote, show
     from qualify.workspace import find_workspace
@@ -134,6 +132,7 @@ def prove(
     as_json: AsJson = False,
 ) -> None:
     """Admit by bits alone: what passed a screen, on a board without an admission of the cell; no time is taken."""
+    _begin_workers()
     from gates import GATES
     from qualify import promote, show
     from qualify.workspace import find_workspace
@@ -153,6 +152,7 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Time plain against itself on this board and print its line for pipelines.yaml: margins and ceilings."""
+    _begin_workers()
     from gates import GATES
     from qualify import show
     from qualify.calibrate import Request
@@ -164,10 +164,7 @@ def calibrate(
     _show_runs(done.runs, as_json=as_json)
     for line in done.lines():
         print(show.printable(line), file=sys.stderr if as_json else sys.stdout)
-    for text in show.absent(done.absent):
-        print(text, file=sys.stderr)
-    for text in show.rig_errors(done.rig_errors):
-        print(f"rig error: {text}", file=sys.stderr)
+    show.say(*show.absent(done.absent), *show.rig_errors(done.rig_errors))
     raise typer.Exit(done.exit_code())
 
 
@@ -180,6 +177,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print each reading as one line of JSON.")] = False,
 ) -> None:
     """Read: outside implementations beside the route that serves each cell; no verdict, and nothing is admitted."""
+    _begin_workers()
     from qualify import show
     from qualify.compare import Request
     from qualify.compare import compare as run
@@ -187,8 +185,7 @@ def compare(
 
     request = Request(find_workspace(workspace), operation, domain, frozenset(cell or ()))
     done = run(request, show.Readings(as_json=as_json))
-    for text in (*map(show.printable, done.unread), *show.absent(done.absent)):
-        print(text, file=sys.stderr)
+    show.say(*map(show.printable, done.unread), *show.absent(done.absent))
     raise typer.Exit(done.exit_code())
 
 
@@ -339,9 +336,15 @@ def _show_promoted(promoted: Promoted, *, as_json: bool) -> NoReturn:
     _show_runs(promoted.runs, as_json=as_json)
     for line in promoted.lines():
         print(show.printable(line), file=sys.stderr if as_json else sys.stdout)
-    for text in show.rig_errors(promoted.rig_errors):
-        print(f"rig error: {text}", file=sys.stderr)
+    show.say(*show.rig_errors(promoted.rig_errors))
     raise typer.Exit(promoted.exit_code())
+
+
+def _begin_workers() -> None:
+    """What workers are forked from loads its libraries while this process loads its own."""
+    from qualify import templates
+
+    templates.begin()
 
 
 def _check_gates() -> None:

@@ -11,10 +11,10 @@ import os
 import queue
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 from qualify import harnesses, scratch
 from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
@@ -42,10 +42,12 @@ class Compilers:
     """One compile worker a core, started when there is work, and what they made of each module."""
 
     def __init__(self, nursery: Nursery, toolkit: Toolkit) -> None:
-        told = {**toolkit.variables, **toolkit.compiler}
-        job = Job("compile", toolkit.worker, toolkit.compile_bytes, COMPILE_OUTPUT_BYTES, toolkit.tools, told)
+        limits = toolkit.compile_bytes, COMPILE_OUTPUT_BYTES
+        job = Job("compile", toolkit.worker, *limits, toolkit.tools, toolkit.variables, toolkit.compiler)
         self._nursery, self._job, self._build = nursery, job, toolkit.build
-        self._places = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
+        self._cores = len(os.sched_getaffinity(0))
+        self._places = threading.BoundedSemaphore(self._cores)
+        self._ahead = ThreadPoolExecutor(self._cores, "build ahead")
         self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         self._lock = threading.Lock()
         self._harness_lock = threading.Lock()
@@ -68,7 +70,8 @@ class Compilers:
         """The harness that measuring workers load; empty where the device needs none. Raises RigError."""
         with self._harness_lock:
             if self._harness is None:
-                said, told = self.describe(), (*self._job.variables.items(), *self._job.tools.items())
+                said, job = self.describe(), self._job
+                told = (*job.variables.items(), *job.told.items(), *job.tools.items())
                 key = (self._job.name, said.version, said.toolkit_build, said.arch, *map(str, sorted(told)))
                 if key not in _HARNESSES:
                     _HARNESSES[key] = self._on_disk(harnesses.key(key))
@@ -96,18 +99,42 @@ class Compilers:
 
     def made(self, composed: Composed) -> tuple[Built, bytes | None]:
         """The report and the object of a module, compiled once a run. Raises ChildLost, the second time too."""
+        key, future = self._future(composed)
+        built = future.result()
+        return built, self._kept(key, built)
+
+    def _future(self, composed: Composed) -> tuple[str, Future[Built]]:
+        """The key of a module and what becomes of it, which is this thread's to make if nobody has begun."""
         code = code_of(composed.module)
         key = content(code.canonical())
         with self._lock:
             future = self._made.get(key)
             if future is not None:
-                mine = None
-            else:
-                future = mine = self._made[key] = Future()
-        if mine is not None:
-            self._make(key, code, composed.fragments, mine)
-        built = future.result()
-        return built, self._kept(key, built)
+                return key, future
+            future = self._made[key] = Future()
+        self._make(key, code, composed.fragments, future)
+        return key, future
+
+    def expect(self, modules: int) -> None:
+        """Start the workers that so many modules will want; one that does not start says so when it is asked."""
+        for _ in range(min(modules, self._cores) - self._idle.qsize()):
+            self._begin(self._start_ahead)
+
+    def ahead(self, composed: Composed) -> None:
+        """Begin to build a module that will be asked for; whoever asks is told what became of it."""
+        self._begin(partial(self._build_ahead, composed))
+
+    def _begin(self, call: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # The rig is closed, which whoever asks is told.
+            self._ahead.submit(call)
+
+    def _start_ahead(self) -> None:
+        with self._places, suppress(RigError):
+            self._idle.put(self._new())
+
+    def _build_ahead(self, composed: Composed) -> None:
+        with suppress(ChildLost, RigError):
+            self._future(composed)
 
     def _make(self, key: str, code: Module, texts: Mapping[str, bytes], future: Future[Built]) -> None:
         """Compile, and keep the answer or the loss. An error of the rig's own is not kept."""
@@ -150,7 +177,8 @@ class Compilers:
         return data
 
     def rest(self) -> None:
-        """Let one idle worker wait for the next rig; the nursery ends the others."""
+        """Let one idle worker wait for the next rig; the nursery ends the others. Nothing more is begun."""
+        self._ahead.shutdown(wait=False, cancel_futures=True)
         with suppress(queue.Empty):
             child = self._idle.get_nowait()
             if self._nursery.release(child):
@@ -176,8 +204,11 @@ class Compilers:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            child = _waiting(self._job)
-            return self._nursery.start(self._job) if child is None else self._nursery.adopt(child)
+            return self._new()
+
+    def _new(self) -> Child:
+        child = _waiting(self._job)
+        return self._nursery.start(self._job) if child is None else self._nursery.adopt(child)
 
 
 def _wait(child: Child) -> None:

@@ -161,6 +161,13 @@ class Execution:
         self.progress.decided(state.planned, node.gate, verdict)
         if verdict.outcome != "pass":
             state.closed = f"closed by {node.gate}"
+        elif self._next_is_host(node, state.planned):
+            self.rig.ahead(subject)
+
+    def _next_is_host(self, node: Node, planned: Planned) -> bool:
+        """Whether a subject that passes a gate meets another one that a compiler may be asked for."""
+        later = planned.gates[planned.gates.index(node.gate) + 1 :]
+        return bool(later) and self.plan.node(later[0]).runs_on == "host"
 
     def _close_cells(self, states: Mapping[tuple[str, str], _State]) -> None:
         """An incumbent that is closed closes every subject of its cell."""

@@ -205,6 +205,12 @@ def _where(found: list[SubjectVerdict], subjects: tuple[SubjectVerdict, ...]) ->
     return ", ".join(f"{subject.cell}/{subject.route}" for subject in found)
 
 
+def say(*lines: str) -> None:
+    """Lines on standard error."""
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
 def absent(domains: Mapping[str, RigError]) -> Iterable[str]:
     """One line on each domain that is not here: why, and what to do."""
     for name, error in domains.items():
@@ -218,4 +224,4 @@ def rig_errors(found: Iterable[tuple[str, str]]) -> Iterable[str]:
         places.setdefault(text, []).append(where)
     for text, found_at in places.items():
         more = f" and {len(found_at) - 1} more" if len(found_at) > 1 else ""
-        yield printable(f"{found_at[0]}{more}: {text}")
+        yield printable(f"rig error: {found_at[0]}{more}: {text}")

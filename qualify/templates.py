@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,11 +98,11 @@ def under(
 class Template:
     """The parent's end of one template. It dies with the thread that makes it; any thread may ask it. Use `kept`."""
 
-    def __init__(self, variables: Mapping[str, str], tools: Mapping[str, Path]) -> None:
+    def __init__(self, variables: Mapping[str, str]) -> None:
         """Start the process."""
         self._lock = threading.Lock()
         self._folder = scratch.folder()
-        make_folders(self._folder, tools)
+        make_folders(self._folder, {})
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self._folder / "log").open("wb") as log:
             options = ["--socket", str(theirs.fileno()), "--parent", str(os.getpid())]
@@ -179,7 +179,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        self._templates: dict[tuple[tuple[str, object], ...], Template] = {}
+        self._templates: dict[tuple[tuple[str, str], ...], Template] = {}
         threading.Thread(target=self._serve, name="worker starter", daemon=True).start()
 
     def _serve(self) -> None:
@@ -196,12 +196,12 @@ class _Kept:
         self._calls.put((future, call))
         return future
 
-    def template(self, variables: Mapping[str, str], tools: Mapping[str, Path]) -> Template:
+    def template(self, variables: Mapping[str, str]) -> Template:
         """The template that is told these, started if there is none that lives."""
-        key = (*sorted(variables.items()), *sorted(tools.items()))
+        key = tuple(sorted(variables.items()))
         found = self._templates.get(key)
         if found is None or not found.lives:
-            found = self._templates[key] = Template(variables, tools)
+            found = self._templates[key] = Template(variables)
         return found
 
     def close(self) -> None:
@@ -226,6 +226,11 @@ def started(call: Callable[[], T]) -> T:
     return _of_this_process().start(call).result()
 
 
-def kept(variables: Mapping[str, str], tools: Mapping[str, Path]) -> Template:
-    """The process's template whose workers are told these variables and have these tools; within `started` only."""
-    return _of_this_process().template(variables, tools)
+def kept(variables: Mapping[str, str]) -> Template:
+    """The process's template that is told these variables; within `started` only."""
+    return _of_this_process().template(variables)
+
+
+def begin() -> None:
+    """Start the template that is told nothing, which forks compile workers: it loads beside what comes until then."""
+    _of_this_process().start(partial(kept, {}))

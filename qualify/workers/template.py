@@ -43,6 +43,7 @@ def main() -> None:
     given = parser.parse_args()
     sandbox.die_with(given.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _build(Document)
     with socket.socket(fileno=given.socket) as asked:
         while _serve(asked):
             pass

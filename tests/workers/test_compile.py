@@ -141,6 +141,16 @@ def test_a_module_beyond_memory_loses_its_worker_only(text: bytes, pocl: Rig) ->
     assert bench.build(subject.incumbent).state == "built"
 
 
+def test_a_module_is_built_once_however_it_was_asked_for(pocl: Rig) -> None:
+    """PoCL's bytes differ between builds."""
+    subject = Trial(pocl).subject(kernel("y[get_global_id(0)] = 7.0f;"))
+    bench = pocl.bench(subject, {})
+    pocl.ahead(subject)
+    found = {bench.build(subject.candidate).object_blake3 for _ in range(4)}
+    pocl.ahead(subject)
+    assert found == {bench.build(subject.candidate).object_blake3}
+
+
 def test_a_lost_incumbent_is_not_the_candidates(pocl: Rig) -> None:
     trial = Trial(pocl)
     subject = trial.subject(HONEST["opencl"], TABLE)

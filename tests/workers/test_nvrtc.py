@@ -21,8 +21,8 @@ PLAIN = b'extern "C" __global__ void plain(int *out) { out[threadIdx.x] = 1; }\n
 
 
 def job(**changed: str) -> Job:
-    variables = {"QUALIFY_CUDA_FOLDERS": os.pathsep.join(map(str, FOLDERS)), "QUALIFY_CUDA_ARCH": "sm_90"}
-    return Job("compile", "cuda", MEMORY_BYTES, OUTPUT_BYTES, variables={**variables, **changed})
+    told = {"QUALIFY_CUDA_FOLDERS": os.pathsep.join(map(str, FOLDERS)), "QUALIFY_CUDA_ARCH": "sm_90"}
+    return Job("compile", "cuda", MEMORY_BYTES, OUTPUT_BYTES, told={**told, **changed})
 
 
 @pytest.fixture(scope="module")
