@@ -17,6 +17,7 @@ from qualify.errors import Exit, NothingSelected, QualifyError
 
 if TYPE_CHECKING:
     from qualify.judgement import RunVerdict
+    from qualify.pipeline import Gates
     from qualify.plan import Plan
     from qualify.promote import Promoted
 
@@ -195,12 +196,11 @@ def verify_evidence(
     workspace: Workspace = None,
 ) -> None:
     """Prove: check every byte, judge every gate again, check the history of the store."""
-    from gates import GATES
     from qualify.evidence import report
-    from qualify.judgement import rules_of
+    from qualify.judgement import Released
     from qualify.workspace import evidence_root, find_workspace
 
-    rules = {name: rules_of(gate) for name, gate in GATES.items()}
+    rules = Released(_gates)
     if runs:
         raise typer.Exit(report.print_runs(runs, rules))
     root = evidence_root(find_workspace(workspace))
@@ -215,13 +215,11 @@ def report(
     workspace: Workspace = None,
 ) -> None:
     """Show runs that verify as markdown: subjects by gates, and what gates cost beside what was declared."""
-    from gates import GATES
     from qualify import show, summary
-    from qualify.judgement import rules_of
+    from qualify.judgement import Released
     from qualify.workspace import evidence_root, find_workspace
 
-    rules = {name: rules_of(gate) for name, gate in GATES.items()}
-    for line in summary.report(evidence_root(find_workspace(workspace)), runs or (), rules):
+    for line in summary.report(evidence_root(find_workspace(workspace)), runs or (), Released(_gates)):
         print(show.printable(line))
 
 
@@ -327,6 +325,12 @@ def _show_runs(runs: Iterable[tuple[Path, Plan, RunVerdict]], *, as_json: bool) 
         for line in (*show.reasons(verdict, plan, GATES), *show.findings(verdict)):
             print(line)
         print(f"evidence: {folder}")
+
+
+def _gates() -> Gates:
+    from gates import GATES
+
+    return GATES
 
 
 def _show_promoted(promoted: Promoted, *, as_json: bool) -> NoReturn:

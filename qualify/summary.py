@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +26,7 @@ class Cost:
     measured_s: Fraction
 
 
-def report(root: Path, names: Iterable[str], gates: dict[str, Rules]) -> Iterator[str]:
+def report(root: Path, names: Iterable[str], gates: Mapping[str, Rules]) -> Iterator[str]:
     """Lines of markdown, run after run, in the order of their names; each run is verified first, history apart.
 
     Raises EvidenceError for a run that does not verify, UsageError for a name that is no sealed run, NothingSelected

@@ -22,7 +22,7 @@ from qualify.evidence.files import below, folder
 from qualify.evidence.history import Records
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import EXITS, AuditOutcome, Problem, ProblemError, outcome_of
-from qualify.evidence.rejudge import document, rejudge
+from qualify.evidence.rejudge import Judged, document, rejudge
 from qualify.evidence.sources import against_sources
 from qualify.evidence.spread import spread
 from qualify.evidence.withdrawal import Withdrawal
@@ -107,7 +107,7 @@ def verify_runs(paths: Sequence[Path], gates: Mapping[str, Rules]) -> tuple[RunF
     """Verify runs as `verify_run` does, side by side, a process a core."""
     for path in paths:
         _place(path, "a sealed run")
-    return _side_by_side(len(paths), lambda number: verify_run(paths[number], gates))
+    return _side_by_side(len(paths), gates, lambda number: verify_run(paths[number], gates))
 
 
 def verify_store(root: Path, gates: Mapping[str, Rules]) -> StoreAudit[RunAudit]:
@@ -119,12 +119,17 @@ def verify_store_side_by_side(root: Path, gates: Mapping[str, Rules]) -> StoreAu
     """Verify a store as `verify_store` does, its runs side by side, a process a core; plans and verdicts stay there."""
 
     def audit(at: int, found: Records) -> tuple[RunFindings, ...]:
-        return _side_by_side(len(found.runs), lambda number: _audit_in_store(at, found.runs[number], found, gates))
+        runs = found.runs
+        return _side_by_side(len(runs), gates, lambda number: _audit_in_store(at, runs[number], found, gates))
 
     return _verify_store(root, audit)
 
 
-def _side_by_side(count: int, audit: Callable[[int], RunFindings]) -> tuple[RunFindings, ...]:
+def _side_by_side(
+    count: int, gates: Mapping[str, Rules], audit: Callable[[int], RunFindings]
+) -> tuple[RunFindings, ...]:
+    if count > 1:
+        len(gates)  # Read now, and not by each process.
     return tuple(map(_from_bytes, spread(lambda number: _to_bytes(audit(number)), count)))
 
 
@@ -188,15 +193,18 @@ def _audit_in_store(at: int, run: str, found: Records, gates: Mapping[str, Rules
 
 
 def _audit(at: int, name: str, gates: Mapping[str, Rules]) -> RunAudit:
-    found = contents.read(at)
-    problems = [*found.problems, *_against_manifest(found)]
-    plan = _document(Plan, found, layout.PLAN, problems)
-    record = _document(RunRecord, found, layout.RECORD, problems)
+    with contents.reading(at) as (found, end):  # What judges needs no large file, and need not wait for their digests.
+        problems: list[Problem] = []
+        plan = _document(Plan, found, layout.PLAN, problems)
+        record = _document(RunRecord, found, layout.RECORD, problems)
+        judged = _judged(plan, record, found, gates)
+        end()
+    problems += [*found.problems, *_against_manifest(found)]
     verdict = None
     if plan is not None and record is not None:
         problems += [*_against_plan(name, plan, record, found), *against_sources(plan, found)]
-        if not found.is_hidden:
-            verdict = _judge(plan, record, found, gates, problems)
+        if judged is not None and not found.is_hidden:
+            verdict = _judge(plan, judged, found, problems)
     return RunAudit(
         run=name,
         problems=tuple(sorted(set(problems))),
@@ -268,13 +276,17 @@ def _against_plan(name: str, plan: Plan, record: RunRecord, found: Contents) -> 
         yield Problem(path, "V07", "this version cannot check signatures")
 
 
-def _judge(
-    plan: Plan, record: RunRecord, found: Contents, gates: Mapping[str, Rules], problems: list[Problem]
-) -> RunVerdict | None:
-    """The verdict that the measurements give, which verdict.json has to be byte for byte."""
-    if any(problem.code == "V09" and problem.path == layout.PLAN for problem in problems):
+def _judged(
+    plan: Plan | None, record: RunRecord | None, found: Contents, gates: Mapping[str, Rules]
+) -> Judged | None:
+    """What the measurements give; None where nothing can be said, or the plan is impossible."""
+    if plan is None or record is None or found.is_hidden or any(layout.contradictions(plan)):
         return None
-    judged = rejudge(plan, record, found.kept, gates)
+    return rejudge(plan, record, found.kept, gates)
+
+
+def _judge(plan: Plan, judged: Judged, found: Contents, problems: list[Problem]) -> RunVerdict | None:
+    """The verdict that the measurements give, which verdict.json has to be byte for byte."""
     problems += judged.problems
     allowed = layout.required(plan) | judged.series | manifest.UNLISTED
     for path in sorted(found.digests.keys() - allowed):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from qualify.evidence import layout
-from qualify.evidence.files import Folder, scan
-from qualify.evidence.hashing import Hashed, hashed
+from qualify.evidence.files import File, Folder, Opened, scan
+from qualify.evidence.hashing import Digests, digests, hashed
 from qualify.evidence.problems import Problem
 
+MAX_OPEN = 128  # Large files that wait for their digests together; a process may usually open 1,024.
 MAX_KEPT_BYTES = 1 << 30  # What an audit holds in memory: documents and series of a thousand subjects take 100 MiB.
 
 
@@ -46,22 +49,62 @@ class Contents:
 
 def read(at: int) -> Contents:
     """Read a run's folder by its descriptor. What cannot be read, or must not, is a problem and not in the digests."""
+    with reading(at) as (contents, end):
+        end()
+        return contents
+
+
+@contextmanager
+def reading(at: int) -> Iterator[tuple[Contents, Callable[[], None]]]:
+    """As `read`, but large files, of which no verdict depends on a byte, are in the contents once `end` was called."""
     contents = Contents()
+    waiting: list[Opened] = []
+    try:
+        _scan(at, contents, waiting)
+        with hashed(waiting, _has_blake3) as found:
+            yield contents, lambda: _add_large(contents, waiting, found())
+    finally:
+        _close(waiting)
+
+
+def _scan(at: int, contents: Contents, waiting: list[Opened]) -> None:
+    """Everything that is small or judged; large files are put with those that wait, as many as may be open."""
     kept_bytes = 0
-    for item in hashed(scan(at, layout.limit_of), _has_blake3):
+    for item in scan(at, layout.limit_of, layout.is_judged):
         if isinstance(item, Problem):
             contents.add(item)
         elif isinstance(item, Folder):
             contents.folders.add(item.path)
+        elif isinstance(item, Opened):
+            waiting.append(item)
+            if len(waiting) == MAX_OPEN:
+                _finish(contents, waiting)
         else:
-            _add(contents, item)
-            if layout.is_judged(item.file.path):
-                kept_bytes += len(item.file.data)
-                if kept_bytes > MAX_KEPT_BYTES:
-                    contents.add(Problem(item.file.path, "P17", f"more than {MAX_KEPT_BYTES} bytes to judge"))
-                    return contents
-                contents.kept[item.file.path] = item.file.data
-    return contents
+            _add(contents, item.path, len(item.data), digests(item.data, _has_blake3(item.path)))
+            kept_bytes += _keep(contents, item)
+            if kept_bytes > MAX_KEPT_BYTES:
+                contents.add(Problem(item.path, "P17", f"more than {MAX_KEPT_BYTES} bytes to judge"))
+                return
+
+
+def _keep(contents: Contents, item: File) -> int:
+    """Hold a file that is judged; the bytes of it that are held."""
+    if not layout.is_judged(item.path):
+        return 0
+    contents.kept[item.path] = item.data
+    return len(item.data)
+
+
+def _finish(contents: Contents, waiting: list[Opened]) -> None:
+    """Wait for the large files that are open; none is then."""
+    with hashed(waiting, _has_blake3) as found:
+        _add_large(contents, waiting, found())
+    _close(waiting)
+
+
+def _close(waiting: list[Opened]) -> None:
+    while waiting:
+        os.close(waiting.pop().handle)
 
 
 def _has_blake3(path: str) -> bool:
@@ -69,13 +112,20 @@ def _has_blake3(path: str) -> bool:
     return path.startswith((layout.INPUTS, layout.OBJECTS))
 
 
-def _add(contents: Contents, item: Hashed) -> None:
-    path = item.file.path
-    contents.digests[path] = item.sha256
-    contents.sizes[path] = len(item.file.data)
+def _add_large(contents: Contents, files: list[Opened], found: list[Digests | Problem]) -> None:
+    for file, each in zip(files, found, strict=True):
+        if isinstance(each, Problem):
+            contents.add(each)
+        else:
+            _add(contents, file.path, file.status.st_size, each)
+
+
+def _add(contents: Contents, path: str, size: int, found: Digests) -> None:
+    contents.digests[path] = found.sha256
+    contents.sizes[path] = size
     if path.startswith(layout.INPUTS):
-        contents.sources.add(str(item.blake3))
-    for problem in _wrong_name(path, item.blake3):
+        contents.sources.add(str(found.blake3))
+    for problem in _wrong_name(path, found.blake3):
         contents.add(problem)
 
 

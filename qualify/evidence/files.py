@@ -19,6 +19,7 @@ from qualify.evidence.problems import Problem, ProblemError
 
 MAX_RUN_BYTES = 8 << 30  # Object code and telemetry of a thousand subjects stay below 1 GiB.
 MAX_ENTRIES = 250_000  # Files and folders of one run.
+LARGE_BYTES = 1 << 20  # Smaller files are read at once: to hand them on costs more than it brings.
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Without O_NONBLOCK, opening a FIFO would wait for a writer for ever.
@@ -31,6 +32,30 @@ class File:
 
     path: str
     data: bytes
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One regular file of a scanned folder that was checked and not read: whoever takes it reads it once and closes it."""
+
+    path: str
+    handle: int
+    status: os.stat_result
+
+    def blocks(self, buffer: bytearray) -> Iterator[memoryview]:
+        """Its bytes, as many at a time as the buffer holds. Raises ProblemError if it cannot be read, or changed.
+
+        The place in the file is this call's own, so that processes which share the descriptor do not disturb it.
+        """
+        view, done = memoryview(buffer), 0
+        try:
+            while done <= self.status.st_size and (count := os.preadv(self.handle, [view], done)):
+                done += count
+                yield view[:count]
+            after = os.fstat(self.handle)
+        except OSError as error:
+            raise _problem(error, self.path) from error
+        _check_unchanged(self.path, self.status, after, done)
 
 
 @dataclass(frozen=True)
@@ -79,38 +104,29 @@ def names(at: int, path: str) -> list[os.DirEntry[str]]:
 
 def read_file(at: int, name: str, path: str, limit_bytes: int) -> bytes:
     """The bytes of a regular file with one link and no more than a cap. Raises ProblemError for anything else."""
-    handle = _open(name, path, _FILE, at)
-    try:
-        before = os.fstat(handle)
-        _check_regular(before, path, limit_bytes)
-        data = _read(handle, before.st_size)
-        after = os.fstat(handle)
-    except OSError as error:
-        raise _problem(error, path) from error
-    finally:
-        os.close(handle)
-    if len(data) != before.st_size or _state(before) != _state(after):
-        raise ProblemError("P14", path, "it changed while it was read; is it still being written?")
-    return data
+    return _whole(_opened(at, name, path, limit_bytes))
 
 
-def scan(at: int, limit_of: Callable[[str], int | None]) -> Iterator[File | Folder | Problem]:
+def scan(
+    at: int, limit_of: Callable[[str], int | None], is_held: Callable[[str], bool]
+) -> Iterator[File | Opened | Folder | Problem]:
     """Everything below a folder in order of names, one file in memory at a time.
 
-    `limit_of` tells the most bytes that a path may have; None for a path that has no business there.
+    `limit_of` tells the most bytes that a path may have; None for a path that has no business there. A large file whose
+    bytes nobody wants to hold (`is_held`) is opened and not read.
     """
-    yield from _Scan(limit_of).folder(at, "")
+    yield from _Scan(limit_of, is_held).folder(at, "")
 
 
 class _Scan:
     """One walk, with what it may still read."""
 
-    def __init__(self, limit_of: Callable[[str], int | None]) -> None:
-        self._limit_of = limit_of
+    def __init__(self, limit_of: Callable[[str], int | None], is_held: Callable[[str], bool]) -> None:
+        self._limit_of, self._is_held = limit_of, is_held
         self._bytes_left = MAX_RUN_BYTES
         self._entries_left = MAX_ENTRIES
 
-    def folder(self, at: int, prefix: str) -> Iterator[File | Folder | Problem]:
+    def folder(self, at: int, prefix: str) -> Iterator[File | Opened | Folder | Problem]:
         try:
             entries = names(at, prefix or ".")
         except ProblemError as error:
@@ -128,7 +144,7 @@ class _Scan:
             except OSError as error:
                 yield _problem(error, prefix + entry.name).problem
 
-    def _entry(self, at: int, entry: os.DirEntry[str], path: str) -> Iterator[File | Folder | Problem]:
+    def _entry(self, at: int, entry: os.DirEntry[str], path: str) -> Iterator[File | Opened | Folder | Problem]:
         check_path(path)
         if entry.is_dir(follow_symlinks=False):
             yield Folder(path)
@@ -138,18 +154,20 @@ class _Scan:
         else:
             _refuse_type(entry.stat(follow_symlinks=False).st_mode, path)
 
-    def _inner(self, at: int, name: str, path: str) -> Iterator[File | Folder | Problem]:
+    def _inner(self, at: int, name: str, path: str) -> Iterator[File | Opened | Folder | Problem]:
         with folder(name, path, at) as handle:
             _same_device(handle, at, path)
             yield from self.folder(handle, path + "/")
 
-    def _file(self, at: int, name: str, path: str) -> File:
+    def _file(self, at: int, name: str, path: str) -> File | Opened:
         limit_bytes = self._limit_of(path)
         if limit_bytes is None:
             raise ProblemError("S01", path, "no run has a file of this name")
-        data = read_file(at, name, path, min(limit_bytes, self._bytes_left))
-        self._bytes_left -= len(data)
-        return File(path, data)
+        opened = _opened(at, name, path, min(limit_bytes, self._bytes_left))
+        self._bytes_left -= opened.status.st_size
+        if opened.status.st_size >= LARGE_BYTES and not self._is_held(path):
+            return opened
+        return File(path, _whole(opened))
 
 
 def _open(name: str, path: str, flags: int, at: int | None) -> int:
@@ -159,6 +177,38 @@ def _open(name: str, path: str, flags: int, at: int | None) -> int:
         if flags == _FOLDER and error.errno in (errno.ENOTDIR, errno.ELOOP):
             raise ProblemError("P02", path, "expected a folder, got a link or a file") from error
         raise _problem(error, path) from error
+
+
+def _opened(at: int, name: str, path: str, limit_bytes: int) -> Opened:
+    """A regular file with one link and no more than a cap, open. Raises ProblemError for anything else."""
+    handle = _open(name, path, _FILE, at)
+    try:
+        status = os.fstat(handle)
+        _check_regular(status, path, limit_bytes)
+    except BaseException as error:
+        os.close(handle)
+        if isinstance(error, OSError):
+            raise _problem(error, path) from error
+        raise
+    return Opened(path, handle, status)
+
+
+def _whole(opened: Opened) -> bytes:
+    """The bytes of a file, which is closed then. Raises ProblemError if it cannot be read, or changed."""
+    try:
+        data = _read(opened.handle, opened.status.st_size)
+        after = os.fstat(opened.handle)
+    except OSError as error:
+        raise _problem(error, opened.path) from error
+    finally:
+        os.close(opened.handle)
+    _check_unchanged(opened.path, opened.status, after, len(data))
+    return data
+
+
+def _check_unchanged(path: str, before: os.stat_result, after: os.stat_result, size: int) -> None:
+    if size != before.st_size or _state(before) != _state(after):
+        raise ProblemError("P14", path, "it changed while it was read; is it still being written?")
 
 
 def _same_device(handle: int, at: int, path: str) -> None:

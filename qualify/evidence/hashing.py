@@ -1,72 +1,84 @@
-"""Digests of a run's files: those of large files are worked out in threads while the next files are read.
+"""Digests of a run's files: large ones are worked out by other processes while this one judges what it has read.
 
-Hashing lets go of the interpreter, which pays from a megabyte on; below, handing over costs more than it brings.
+A process and no thread, because what judges keeps the interpreter to itself. A block is hashed while it is in the
+processor's cache, and no memory is asked for as large as a file.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from qualify.evidence.files import File, Folder
-from qualify.evidence.problems import Problem
+from blake3 import blake3
+
+from qualify.evidence.files import Opened
+from qualify.evidence.problems import Problem, ProblemError
+from qualify.evidence.spread import begun
 from qualify.identity import content
 
-if TYPE_CHECKING:  # Most runs have no large file, and start faster without.
-    from concurrent.futures import Executor, Future
-
-LARGE_BYTES = 1 << 20
-MAX_THREADS = 8  # One reader keeps no more of them busy.
-MAX_WAITING_BYTES = 64 << 20  # Large files in memory before the oldest is waited for; more memory is slower to get.
+BLOCK_BYTES = 512 << 10
+ALONE_BYTES = 8 << 20  # So many are hashed in the time that another process takes to begin.
 
 
 @dataclass(frozen=True)
-class Hashed:
-    """A file with its SHA-256 and, where it was asked for, its BLAKE3."""
+class Digests:
+    """The digests of one file; its BLAKE3 only where something names it by that."""
 
-    file: File
     sha256: str
     blake3: str | None
 
 
-def hashed(
-    items: Iterable[File | Folder | Problem], wants_blake3: Callable[[str], bool]
-) -> Iterator[Hashed | Folder | Problem]:
-    """Every item, files with their digests: large ones behind the others, both in their order.
+Found = Digests | Problem
 
-    `wants_blake3` is asked by path.
+
+def digests(data: bytes, wants_blake3: bool) -> Digests:
+    """The digests of some bytes."""
+    return Digests(hashlib.sha256(data).hexdigest(), content(data) if wants_blake3 else None)
+
+
+@contextmanager
+def hashed(files: Sequence[Opened], wants_blake3: Callable[[str], bool]) -> Iterator[Callable[[], list[Found]]]:
+    """Begin to hash large files; what is handed out waits for the end, and tells the digests of each or its problem.
+
+    `wants_blake3` is asked by path. The files stay open.
     """
-    waiting: deque[Future[Hashed]] = deque()
-    waiting_bytes = 0
-    with ExitStack() as stack:
-        pool: Executor | None = None
-        for item in items:
-            if not isinstance(item, File):
-                yield item
-            elif len(item.data) < LARGE_BYTES:
-                yield _hash(item, wants_blake3(item.path))
-            else:
-                pool = pool or stack.enter_context(_pool())
-                waiting.append(pool.submit(_hash, item, wants_blake3(item.path)))
-                waiting_bytes += len(item.data)
-            while waiting_bytes > MAX_WAITING_BYTES:
-                oldest = waiting.popleft().result()
-                waiting_bytes -= len(oldest.file.data)
-                yield oldest
-        while waiting:
-            yield waiting.popleft().result()
+    order = sorted(range(len(files)), key=lambda number: -files[number].status.st_size)
+
+    def work(number: int) -> bytes:
+        file = files[order[number]]
+        return _to_bytes(_found(file, wants_blake3(file.path)))
+
+    few = sum(file.status.st_size for file in files) <= ALONE_BYTES
+    with begun(work, len(files), 1 if few else None) as answers:
+
+        def end() -> list[Found]:
+            by_number = dict(zip(order, answers(), strict=True))
+            return [_from_bytes(by_number[number]) for number in range(len(files))]
+
+        yield end
 
 
-def _pool() -> Executor:
-    from concurrent.futures import ThreadPoolExecutor
+def _found(file: Opened, wants_blake3: bool) -> Found:
+    sha256, other = hashlib.sha256(), blake3()
+    try:
+        for block in file.blocks(bytearray(BLOCK_BYTES)):
+            sha256.update(block)
+            if wants_blake3:
+                other.update(block)
+    except ProblemError as error:
+        return error.problem
+    return Digests(sha256.hexdigest(), other.hexdigest() if wants_blake3 else None)
 
-    return ThreadPoolExecutor(min(MAX_THREADS, len(os.sched_getaffinity(0))))
+
+def _to_bytes(found: Found) -> bytes:
+    """JSON that names of files survive which are no text."""
+    told = [found.sha256, found.blake3] if isinstance(found, Digests) else [found.path, found.code, found.message]
+    return json.dumps(told).encode("ascii")
 
 
-def _hash(file: File, wants_blake3: bool) -> Hashed:
-    return Hashed(file, hashlib.sha256(file.data).hexdigest(), content(file.data) if wants_blake3 else None)
+def _from_bytes(data: bytes) -> Found:
+    told = json.loads(data)
+    return Digests(*told) if len(told) == 2 else Problem(*told)

@@ -27,23 +27,41 @@ def spread(work: Work, count: int, processes: int | None = None) -> tuple[bytes,
     This process takes numbers too, and again those of a process that did not come to its end: so whatever is wrong
     with them is raised here.
     """
+    with begun(work, count, processes) as answers:
+        return answers()
+
+
+@contextmanager
+def begun(work: Work, count: int, processes: int | None = None) -> Iterator[Callable[[], tuple[bytes, ...]]]:
+    """Begin what `spread` does and go on: this process takes its part once it asks for the answers, in the block."""
     wanted = min(processes or len(os.sched_getaffinity(0)), MAX_PROCESSES, count)
-    answers: dict[int, bytes] = {}
-    if wanted > 1 and threading.active_count() == 1:  # A fork might wait for ever for what another thread held.
-        answers = _side_by_side(work, count, wanted)
-    return tuple(answers[number] if number in answers else work(number) for number in range(count))
+    if wanted < 2 or threading.active_count() > 1:  # A fork might wait for ever for what another thread held.
+        yield lambda: tuple(map(work, range(count)))
+        return
+    with _side_by_side(work, count, wanted) as ended:
+
+        def answers() -> tuple[bytes, ...]:
+            found = ended()
+            return tuple(found[number] if number in found else work(number) for number in range(count))
+
+        yield answers
 
 
-def _side_by_side(work: Work, count: int, processes: int) -> dict[int, bytes]:
-    """The answers of this process and of every other that came to its end."""
+@contextmanager
+def _side_by_side(work: Work, count: int, processes: int) -> Iterator[Callable[[], dict[int, bytes]]]:
+    """Others begin; the answers of this process and of every other that came to its end."""
     with ExitStack() as files:
         left, mine, *others = (files.enter_context(_file()) for _ in range(1 + processes))
         left.write(b"".join(map(_NUMBER.pack, range(count))))
         left.seek(0)
         with _forks(work, left, others) as running:
-            _answer(work, left, mine)
-            whole = [mine, *_ended(running)]
-        return {number: answer for file in whole for number, answer in _read(file)}
+
+            def ended() -> dict[int, bytes]:
+                _answer(work, left, mine)
+                whole = [mine, *_ended(running)]
+                return {number: answer for file in whole for number, answer in _read(file)}
+
+            yield ended
 
 
 def _file() -> BinaryIO:

@@ -35,7 +35,7 @@ def _code_or_none(at: int, name: str, limit_bytes: int) -> str | None:
 def scanned(at: int) -> dict[str, str]:
     """What a scan says of each path: `file`, `folder` or a problem's code."""
     found = {}
-    for item in scan(at, lambda path: None if path.endswith(".no") else 10):
+    for item in scan(at, lambda path: None if path.endswith(".no") else 10, lambda _: True):
         found[item.path] = item.code if isinstance(item, Problem) else type(item).__name__.lower()
     return found
 
@@ -143,5 +143,5 @@ def test_depth_names_and_foreign_files_are_refused_in_one_scan(at: int, tmp_path
 def test_a_scan_reads_in_order_of_names(at: int, tmp_path: Path) -> None:
     for name in ("b", "a", "c"):
         (tmp_path / name).write_bytes(name.encode())
-    assert list(scan(at, lambda _: 1)) == [File("a", b"a"), File("b", b"b"), File("c", b"c")]
-    assert not [item for item in scan(at, lambda _: 1) if isinstance(item, Folder)]
+    assert list(scan(at, lambda _: 1, lambda _: True)) == [File("a", b"a"), File("b", b"b"), File("c", b"c")]
+    assert not [item for item in scan(at, lambda _: 1, lambda _: True) if isinstance(item, Folder)]
