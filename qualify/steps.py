@@ -239,11 +239,15 @@ class Zones(Document):
 
 
 class Unwritten(Document):
-    """Count the elements of a buffer that still equal a poison."""
+    """Count the elements of a buffer that still equal a poison; `beside` another, also its complement there.
+
+    The other is the same argument in another set.
+    """
 
     do: Literal["unwritten"] = "unwritten"
     buffer: str
     poison: Poison
+    beside: str | None = None
 
 
 class Read(Document):

@@ -122,10 +122,20 @@ SHORT = source("if (i < n) y[i] = a[i] + b[i];", "")
 SKIPS = source(
     "bool there = __syncthreads_and(fabsf(y[i]) < 1e4f && fabsf(y[i]) > 1e-6f); if (!there) y[i] = work(a[i], b[i]);"
 )
+#: By the contents of its inputs: a thread's own memory is its multiprocessor's, and stays there after the launch.
+REMEMBERS = source("""
+  volatile float kept[3 * 64];
+  if (i < n) {
+    int slot = 3 * ((__float_as_uint(a[i]) * 2654435761u) >> 26);
+    if (kept[slot] == a[i] && kept[slot + 1] == b[i]) y[i] = kept[slot + 2];
+    else { float x = work(a[i], b[i]); kept[slot] = a[i]; kept[slot + 1] = b[i]; kept[slot + 2] = x; y[i] = x; }
+  }
+""")
 NO_GAIN: dict[str, tuple[bytes, bytes, dict[str, Any]]] = {
     "lines that are to stay in the cache": (source(CHASE, STAYING), source(CHASE, READ), CHASED),
     "lines that the other arm has to write back": (source(CHASE, DIRTY), source(CHASE, READ), CHASED),
     "no work where an answer is": (SKIPS, FAST, {}),
+    "answers kept in a thread's own memory": (REMEMBERS, FAST, {}),
     "launches shorter than the host's": (SHORT + b"// again", SHORT, {}),
     "the same again": (FAST + b"// again", FAST, {}),
 }

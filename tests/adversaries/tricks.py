@@ -27,16 +27,19 @@ N = 1003
 PRELUDES = Path(__file__).parents[2] / "cohorts/common"
 HEAD = "GLOBAL float *y, GLOBAL const float *a, GLOBAL const float *b, int n"
 ADD = "if (i < n) y[i] = a[i] + b[i];"
-#: A variable that outlives a launch, a table that no launch changes, and the clock, as each language spells them.
+#: A variable that outlives a launch, a table that no launch changes, the clock, and a product that no compiler fuses
+#: with a sum, as each language spells them.
 WORDS = """
 #ifdef __CUDACC__
 #define KEPT __device__
 #define TABLE __constant__ const
 #define CLOCK ((int)clock64())
+#define TIMES __fmul_rn
 #else
 #define KEPT __global
 #define TABLE __constant
 #define CLOCK ((int)clock_read_device())
+float TIMES(float x, float y) { volatile float product = x * y; return product; }
 #endif
 """
 TABLE_OF_ZEROS = "TABLE float zeros[4] = {0.0f, 0.0f, 0.0f, 0.0f};"

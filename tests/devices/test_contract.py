@@ -109,6 +109,21 @@ def test_unwritten_counts_what_a_launch_left(session: MeasuringSession) -> None:
     assert counted == [Equal(elements=0, first_index=None), Equal(elements=left, first_index=N - left)]
 
 
+def test_unwritten_compares_two_sets_that_had_complementary_poison(session: MeasuringSession) -> None:
+    """Of bytes one in 256 equals its poison by chance; of those, one in 256 does so in the other set."""
+    left, turned = N % 7, POISON.model_copy(update={"complement": True})
+    step = Unwritten(buffer="y.0", poison=POISON, beside="y.1")
+    for second, symbols, wanted in (
+        (turned, ("tail", "tail"), left),
+        (turned, ("tail", "add"), 0),
+        (turned, ("add", "tail"), 0),
+        (POISON, ("tail", "tail"), 0),
+    ):
+        do(session, Fill(buffer="y.0", recipe=POISON), Fill(buffer="y.1", recipe=second))
+        do(session, *(run(symbol, number) for number, symbol in enumerate(symbols)))
+        assert do(session, step) == (Equal(elements=wanted, first_index=N - left if wanted else None),)
+
+
 def test_digests_equal_serial_fnv_at_every_length(session: MeasuringSession) -> None:
     buffers = [f"bytes_{size}.0" for size in range(301)] + ["large.0", "empty.0"]
     do(session, *(Fill(buffer=buffer, recipe=normal(7, "uint8")) for buffer in buffers if buffer != "empty.0"))
@@ -317,6 +332,9 @@ def started(launched: Launch) -> Run:
         (Fill(buffer="y.0", recipe=normal(0, "float64")), "y.0 holds float32, not float64"),
         (Digest(buffers=("y.0", "y.8")), "no buffer y.8"),
         (Unwritten(buffer="y.0", poison=Poison(dtype="int32", seed="0" * 16)), "y.0 holds float32, not int32"),
+        (Unwritten(buffer="y.0", poison=POISON, beside="y.8"), "no buffer y.8"),
+        (Unwritten(buffer="y.0", poison=POISON, beside="of_float32.0"), "of_float32.0 is not of y.0's kind"),
+        (Unwritten(buffer="y.0", poison=POISON, beside="apart_2.0"), "do not lie in a row"),
         (run("subtract"), "no kernel subtract is loaded as candidate"),
         (run("add", 8), "no buffer y.8"),
         (run("add").model_copy(update={"arm": "incumbent"}), "incumbent is not loaded"),

@@ -7,6 +7,7 @@ import pytest
 
 from gates.digest import DigestFacts
 from qualify import checked
+from qualify.arena import layout
 from qualify.checked import (
     CROWD_TRIES,
     FIRST_ZONES,
@@ -18,7 +19,7 @@ from qualify.checked import (
     ReplayedRuns,
     Untouched,
 )
-from qualify.contract import Memset, Variant
+from qualify.contract import Argument, Memset, Variant
 from qualify.domain import Domain
 from qualify.steps import Census, Damage
 from tests.gates.beds import Bed, opencl, pitched, script
@@ -289,6 +290,29 @@ def test_an_honest_kernel_passes_in_every_variant_with_the_incumbents_bits(simul
 def test_scripted_tricks(simulated: Bed, text: bytes, closed: Closed) -> None:
     found = not_held(simulated.judge("digest", simulated.subject(text, bits="own")).verdict)
     assert {name: found.get(name, True) for name in closed} == closed
+
+
+@pytest.mark.parametrize("sets", [1, 2])
+@pytest.mark.parametrize("left", [None, 77])
+def test_bytes_that_equal_their_poison_by_chance_are_no_unwritten_ones(pocl: Bed, sets: int, left: int | None) -> None:
+    """Of so many some do in both polarities, so every one is looked at: with memory for a second set, and without."""
+    count = 20_000
+    passed = (
+        *(buffer(name, kind, count, "uint8") for name, kind in (("y", "output"), ("a", "input"), ("b", "input"))),
+        Argument(name="n", kind="scalar", dtype="int32", value=str(count)),
+    )
+    head = "__global uchar *y, __global const uchar *a, __global const uchar *b, int n"
+    text = opencl(f"if (i < n && i != {-1 if left is None else left}) y[i] = a[i] + b[i];", head)
+    memory = layout(passed, sets).size_bytes * 8 // 7 + 8
+    limits = pocl.rig.limits.model_copy(update={"memory_bytes": memory})
+    about = pocl.subject(text, text, passed=passed, launches=(kernel(grid=200),), bits="own", limits=limits)
+    measured = pocl.judge("digest", about)
+    facts = DigestFacts.model_validate_json(json.dumps(measured.measurement.facts)).variants[0]
+    assert {crowd.beside for crowd in facts.crowded} == {"work", *(("itself",) if sets == 2 else ())}
+    wanted = Untouched(inputs=0, output="y", elements=0 if left is None else 1, first_index=left)
+    assert facts.untouched == tuple(wanted.model_copy(update={"inputs": inputs}) for inputs in (0, 1))
+    assert not_held(measured.verdict).get("unwritten", True) is (left is None)
+    assert (measured.verdict.outcome == "pass") is (left is None)
 
 
 STRIDED: tuple[Variant, ...] = ("ordinary", "strided")

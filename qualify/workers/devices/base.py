@@ -34,6 +34,7 @@ from qualify.steps import (
     Fill,
     Go,
     Load,
+    Poison,
     Query,
     Read,
     Recipe,
@@ -249,10 +250,18 @@ class Device(Binding, ABC):
         return self._zones()
 
     def unwritten(self, step: Unwritten) -> Equal:
-        """Count the elements that still equal the poison. Raises StepRefused for an unknown buffer."""
+        """Count the elements that still equal the poison.
+
+        Raises StepRefused for an unknown buffer, and for two that are not alike or whose elements do not lie in a row.
+        """
         place = self._place(step.buffer)
         _check_recipe(place, step.poison)
-        return self._unwritten(place, step)
+        if step.beside is None:
+            return self._unwritten(place, step.poison, None)
+        beside = self._place(step.beside)
+        if (in_a_row(beside).size_bytes, beside.dtype) != (in_a_row(place).size_bytes, place.dtype):
+            raise StepRefused(f"{step.beside} is not of {step.buffer}'s kind")
+        return self._unwritten(place, step.poison, beside)
 
     def read(self, step: Read) -> bytes:
         """A buffer's bytes. Raises StepRefused for an unknown buffer."""
@@ -321,7 +330,8 @@ class Device(Binding, ABC):
     def _zones(self) -> Damage: ...
 
     @abstractmethod
-    def _unwritten(self, place: Placement, step: Unwritten) -> Equal: ...
+    def _unwritten(self, place: Placement, poison: Poison, beside: Placement | None) -> Equal:
+        """With `beside` of the same size, both in a row."""
 
     @abstractmethod
     def _read(self, place: Placement) -> bytes: ...

@@ -27,13 +27,13 @@ from qualify.steps import (
     Contend,
     Damage,
     Equal,
+    Poison,
     Recipe,
     Run,
     Segment,
     Spans,
     Stage,
     Stamps,
-    Unwritten,
 )
 from qualify.workers.devices.base import Device, ZonePattern
 from qualify.workers.devices.binding import Bound, StepRefused
@@ -365,10 +365,10 @@ class CudaDevice(Device):
     def _table(self, place: Placement, data: bytes) -> None:
         self._watch.table(place, self._address(place), data)
 
-    def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
-        count, first = self._harness.unwritten(
-            self._row_of.gathered(self._address(place), place), place.size_bytes, step.poison
-        )
+    def _unwritten(self, place: Placement, poison: Poison, beside: Placement | None) -> Equal:
+        address = self._row_of.gathered(self._address(place), place)
+        other = 0 if beside is None else self._address(beside)
+        count, first = self._harness.unwritten(address, place.size_bytes, poison, other)
         return Equal(elements=count, first_index=first)
 
     def _read(self, place: Placement) -> bytes:

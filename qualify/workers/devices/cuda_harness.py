@@ -301,15 +301,15 @@ class CudaHarness:
         self.launch(kernel, *head, (pattern.seed, 8), (pattern.flip, 8), (memory, 8))
         return self._counted(memory)
 
-    def unwritten(self, address: int, size_bytes: int, poison: Poison) -> tuple[int, int | None]:
-        """How many elements equal the poison, and the first one's index."""
+    def unwritten(self, address: int, size_bytes: int, poison: Poison, beside: int = 0) -> tuple[int, int | None]:
+        """How many elements equal the poison, and its complement at `beside` if any; and the first one's index."""
         size = DTYPES[poison.dtype].size_bytes
         elements = size_bytes // size
         if elements == 0:
             return 0, None
         memory = self.upload(bytes(8) + _NEVER.to_bytes(8, "little"))
-        head, rest = (address, 8), _poisoned(poison)
-        self.over(elements, "qualify_unwritten", head, (elements, 8), (size, 4), *rest, (memory, 8))
+        head, rest = ((address, 8), (beside, 8)), _poisoned(poison)
+        self.over(elements, "qualify_unwritten", *head, (elements, 8), (size, 4), *rest, (memory, 8))
         return self._counted(memory)
 
     def _counted(self, memory: int) -> tuple[int, int | None]:

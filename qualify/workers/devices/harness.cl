@@ -82,14 +82,18 @@ __kernel void poison(__global uchar *to, ulong size, ulong run, ulong seed, ulon
         put(to + 8 * word, poison_word(seed, word, top, below, flip), size - 8 * word);
 }
 
-// One work-item a run of words: how many elements still equal the poison, and the first.
-__kernel void unwritten(__global const uchar *from, ulong size, ulong bytes, ulong run, ulong seed, ulong top,
-                        ulong below, ulong flip, __global ulong *found)
+// One work-item a run of words: how many elements still equal the poison, and where `both` is not 0 its complement in
+// `beside`; and the first.
+__kernel void unwritten(__global const uchar *from, __global const uchar *beside, ulong both, ulong size, ulong bytes,
+                        ulong run, ulong seed, ulong top, ulong below, ulong flip, __global ulong *found)
 {
     ulong item = get_global_id(0), equal = 0, first = 0;
     ulong mask = bytes == 8 ? ~0ul : (1ul << 8 * bytes) - 1;
     for (ulong word = item * run; word < (item + 1) * run && 8 * word < size; word++) {
-        ulong wrong = get(from + 8 * word, size - 8 * word) ^ poison_word(seed, word, top, below, flip);
+        ulong poison = poison_word(seed, word, top, below, flip);
+        ulong wrong = get(from + 8 * word, size - 8 * word) ^ poison;
+        if (both)
+            wrong |= get(beside + 8 * word, size - 8 * word) ^ ~poison;
         for (ulong at = 0; at < min(8ul, size - 8 * word); at += bytes)
             if ((wrong >> 8 * at & mask) == 0 && equal++ == 0)
                 first = (8 * word + at) / bytes;

@@ -72,14 +72,16 @@ extern "C" __global__ void qualify_poison(const poison_row *rows, u32 count) {
     }
 }
 
-// found[0] counts the elements that equal their poison, found[1] becomes the least index of one.
-extern "C" __global__ void qualify_unwritten(const u8 *buffer, u64 elements, u32 size, u64 seed, u64 top, u64 below,
-                                             u64 invert, u64 *found) {
+// found[0] counts the elements that equal their poison, and in `beside` (if any) its complement; found[1] becomes the
+// least index of one.
+extern "C" __global__ void qualify_unwritten(const u8 *buffer, const u8 *beside, u64 elements, u32 size, u64 seed,
+                                             u64 top, u64 below, u64 invert, u64 *found) {
     FOR_EACH(i, elements) {
         bool equal = true;
         for (u32 b = 0; b < size; b++) {
             const u64 at = i * size + b;
-            equal = equal && buffer[at] == (u8)(poison_word(seed, at / 8, top, below, invert) >> (8 * (at % 8)));
+            const u8 poison = (u8)(poison_word(seed, at / 8, top, below, invert) >> (8 * (at % 8)));
+            equal = equal && buffer[at] == poison && (!beside || beside[at] == (u8)~poison);
         }
         if (equal) {
             atomicAdd(found, 1ull);

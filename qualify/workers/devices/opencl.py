@@ -31,7 +31,6 @@ from qualify.steps import (
     Spans,
     Stage,
     Stamps,
-    Unwritten,
     Values,
 )
 from qualify.workers import pocl
@@ -152,9 +151,10 @@ class OpenclDevice(Device):
         firsts = [offset + first for offset, _, first in found if first is not None]
         return Damage(bytes=sum(wrong for _, wrong, _ in found), first_offset=min(firsts, default=None))
 
-    def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
+    def _unwritten(self, place: Placement, poison: Poison, beside: Placement | None) -> Equal:
         memory = self._gathered(place)
-        elements, first = self._harness.unwritten(memory, step.poison) if len(memory) else (0, None)
+        other = None if beside is None else self._at(beside)
+        elements, first = self._harness.unwritten(memory, poison, other) if len(memory) else (0, None)
         return Equal(elements=elements, first_index=first)
 
     def _read(self, place: Placement) -> bytes:

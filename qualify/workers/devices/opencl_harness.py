@@ -145,12 +145,13 @@ class Harness:
         sizes = (_u64(len(memory)), _u64(_RUN_WORDS))
         return self._enqueue("poison", items, _ALONE, memory, *sizes, *_poison_arguments(poison))
 
-    def unwritten(self, memory: Memory, poison: Poison) -> tuple[int, int | None]:
-        """How many elements equal the poison, and the first one's index."""
+    def unwritten(self, memory: Memory, poison: Poison, beside: Memory | None = None) -> tuple[int, int | None]:
+        """How many elements equal the poison, and its complement in `beside` if any; and the first one's index."""
         items = -(-len(memory) // (8 * _RUN_WORDS))
         found = self.results(2 * items)
         sizes = (_u64(len(memory)), _u64(DTYPES[poison.dtype].size_bytes), _u64(_RUN_WORDS))
-        self.wait(self._enqueue("unwritten", items, _ALONE, memory, *sizes, *_poison_arguments(poison), found))
+        both = (memory if beside is None else beside, _u64(beside is not None))
+        self.wait(self._enqueue("unwritten", items, _ALONE, memory, *both, *sizes, *_poison_arguments(poison), found))
         return _first(found, items)
 
     def values(self, memory: Memory, values: Values) -> Any:

@@ -21,12 +21,12 @@ from qualify.steps import (
     Contend,
     Damage,
     Equal,
+    Poison,
     Recipe,
     Segment,
     Spans,
     Stage,
     Stamps,
-    Unwritten,
 )
 from qualify.workers.devices.base import Device, ZonePattern
 from qualify.workers.devices.binding import StepRefused
@@ -92,8 +92,8 @@ class SeparateDevice(Device):
     def _zones(self) -> Damage:
         raise _refusal("zones")
 
-    def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
-        raise _refusal(step.do)
+    def _unwritten(self, place: Placement, poison: Poison, beside: Placement | None) -> Equal:
+        raise _refusal("unwritten")
 
     def _kernel(self, arm: ArmName, symbol: str, launch: Kernel | None) -> Answer:
         raise _refusal(f"a query for {symbol}")

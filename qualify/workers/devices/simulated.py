@@ -40,7 +40,6 @@ from qualify.steps import (
     Spans,
     Stage,
     Stamps,
-    Unwritten,
 )
 from qualify.workers.devices.base import Device, ZonePattern
 from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
@@ -156,11 +155,14 @@ class SimulatedDevice(Device):
         wrong = np.flatnonzero((self._memory != self._pattern) & self._outside)
         return Damage(bytes=len(wrong), first_offset=int(wrong[0]) if len(wrong) else None)
 
-    def _unwritten(self, place: Placement, step: Unwritten) -> Equal:
+    def _unwritten(self, place: Placement, poison: Poison, beside: Placement | None) -> Equal:
         self._trace_of(f"unwritten {place.buffer}")
         width = DTYPES[place.dtype].size_bytes
-        poison = np.frombuffer(generate(step.poison, place.size_bytes // width), dtype=f"<u{width}")
-        same = np.flatnonzero(elements(self._memory, place).reshape(-1).view(f"<u{width}") == poison)
+        wrote = np.frombuffer(generate(poison, place.size_bytes // width), dtype=f"<u{width}")
+        equal = elements(self._memory, place).reshape(-1).view(f"<u{width}") == wrote
+        if beside is not None:
+            equal &= elements(self._memory, beside).reshape(-1).view(f"<u{width}") == ~wrote
+        same = np.flatnonzero(equal)
         return Equal(elements=len(same), first_index=int(same[0]) if len(same) else None)
 
     def _read(self, place: Placement) -> bytes:
