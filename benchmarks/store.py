@@ -98,7 +98,7 @@ def fabricated(root: Path, size: int) -> Store:
 
 def add(store: Store, run: str) -> None:
     """Open and seal one more run after the heads."""
-    staged = store.open(plan(run, store.heads()), INPUTS)
+    staged = store.open(plan(run, store.heads()), INPUTS, {})
     record = RunRecord(
         run=run,
         seed=SEED.hex(),
@@ -108,7 +108,7 @@ def add(store: Store, run: str) -> None:
         versions={},
         rig=None,
     )
-    staged.seal(record, {})
+    staged.seal(record)
 
 
 if __name__ == "__main__":

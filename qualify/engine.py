@@ -1,8 +1,8 @@
 """Gates outside, subjects inside, closed on anything: only a positive verdict opens the next gate (DESIGN section 8).
 
 Gates outside means that a thousand candidates meet the compiler before one meets the board. Host gates run in
-threads of this process, device gates one subject at a time. Every measurement is written, read back and decided
-before the next gate starts, so that what `verify-evidence` will say is what was said here.
+threads of this process, device gates one subject at a time. Every measurement is written, read back and decided by the
+run (`StagedRun.record`) before the next gate starts, so that what `verify-evidence` will say is what was said here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from qualify.errors import QualifyError
 from qualify.evidence.layout import telemetry_path
 from qualify.evidence.store import StagedRun
 from qualify.gate import Facts, Gate, Measurement, Settings, WorkerLost
-from qualify.judgement import decide, rules_of
 from qualify.model import canonical_bytes
 from qualify.plan import Node, Plan, Planned
 from qualify.verdict import Verdict
@@ -155,9 +154,9 @@ class Execution:
     def _record(self, node: Node, state: _State, measurement: Measurement, series: Mapping[str, bytes]) -> None:
         """Write, read back, decide; anything but a pass closes the subject."""
         subject = state.planned.subject
-        written = self.run.record(subject, measurement, series)
+        judged = self.run.record(subject, measurement, series)
+        verdict = Verdict(checks=judged.checks, notes=judged.notes)
         state.measured.add(node.gate)
-        verdict = decide(node, subject, written, series, rules_of(self.gates[node.gate]))
         self.progress.decided(state.planned, node.gate, verdict)
         if verdict.outcome != "pass":
             state.closed = f"closed by {node.gate}"

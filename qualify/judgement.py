@@ -190,6 +190,27 @@ class RunVerdict(Document):
         return canonical_by_items(self, "subjects")
 
 
+def judge_gate(
+    plan: Plan, subject: Subject, measurement: Measurement, series: Mapping[str, bytes], gates: Mapping[str, Rules]
+) -> GateVerdict:
+    """One planned gate of one subject, as verdict.json has it."""
+    gate = measurement.gate
+    verdict = decide(plan.node(gate), subject, measurement, series, gates.get(gate, {}))
+    return GateVerdict(
+        gate=gate,
+        rule=measurement.rule,
+        state=measurement.state,
+        outcome=verdict.outcome,
+        checks=verdict.checks,
+        notes=verdict.notes,
+    )
+
+
+def absent(plan: Plan, gate: str) -> Measurement:
+    """What a planned gate without a measurement counts as."""
+    return Measurement(gate=gate, rule=plan.node(gate).rule, state="not-run", reason="no measurement on record")
+
+
 def judge_subject(
     plan: Plan,
     planned: Planned,
@@ -197,22 +218,12 @@ def judge_subject(
     gates: Mapping[str, Rules],
 ) -> SubjectVerdict:
     """All planned gates of one subject; a gate without a file counts as not run."""
-    verdicts = []
-    for gate in planned.gates:
-        node = plan.node(gate)
-        absent = Measurement(gate=gate, rule=node.rule, state="not-run", reason="no measurement on record")
-        measurement, series = measured.get(gate, (absent, {}))
-        verdict = decide(node, planned.subject, measurement, series, gates.get(gate, {}))
-        verdicts.append(
-            GateVerdict(
-                gate=gate,
-                rule=measurement.rule,
-                state=measurement.state,
-                outcome=verdict.outcome,
-                checks=verdict.checks,
-                notes=verdict.notes,
-            )
-        )
+    found = (measured[gate] if gate in measured else (absent(plan, gate), {}) for gate in planned.gates)
+    return conclude_subject(planned, tuple(judge_gate(plan, planned.subject, *each, gates) for each in found))
+
+
+def conclude_subject(planned: Planned, verdicts: tuple[GateVerdict, ...]) -> SubjectVerdict:
+    """A subject whose planned gates are judged, in the plan's order."""
     cell, route = planned.subject.key
     return SubjectVerdict(
         cell=cell,
@@ -220,7 +231,7 @@ def judge_subject(
         role=planned.subject.role,
         outcome=combine(verdict.outcome for verdict in verdicts),
         closed_by=next((verdict.gate for verdict in verdicts if verdict.outcome != "pass"), None),
-        gates=tuple(verdicts),
+        gates=verdicts,
     )
 
 

@@ -23,8 +23,6 @@ from qualify.judgement import JUDGEMENT, RunVerdict, rules_of
 from qualify.plan import Node, Plan, Planned, RunRecord
 from qualify.workspace import PIPELINES
 
-MAX_VERDICT_BYTES = 64 << 20  # A thousand subjects with ten gates and ten checks each.
-
 
 @dataclass(frozen=True)
 class Task:
@@ -71,7 +69,7 @@ def begin(task: Task, store: Store, gates: Gates) -> Opened:
     seed, started = os.urandom(32), now_utc()
     plan = _plan(task, store.heads(), seed, gates)
     task.rig.supply(task.selection.composed, task.selection.reference, seed)
-    run = store.open(plan, task.inputs)
+    run = store.open(plan, task.inputs, {name: rules_of(gate) for name, gate in gates.items()})
     for composed in task.selection.composed.values():
         document = composed.module.canonical()
         run.attach(f"objects/{content(document)}.module.json", document)
@@ -91,8 +89,7 @@ def finish(opened: Opened, gates: Gates, progress: Progress) -> Finished:
             versions={"qualify": __version__},
             rig=execution.rig.account(),
         )
-        folder = execution.run.seal(record, {name: rules_of(gate) for name, gate in gates.items()})
-    verdict = RunVerdict.parse((folder / "verdict.json").read_bytes(), limit_bytes=MAX_VERDICT_BYTES)
+        folder, verdict = execution.run.seal(record)
     return Finished(folder, execution.plan, verdict, tuple(execution.rig_errors), execution.interrupted)
 
 

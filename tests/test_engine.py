@@ -106,13 +106,14 @@ def plan_of(gates: list[ScriptedGate], needs: list[tuple[str, ...]]) -> Plan:
 def carried_out(rig: Rig, plan: Plan, gates: list[ScriptedGate], root: Path) -> tuple[Execution, RunVerdict, Path]:
     """A plan carried to its sealed run."""
     table = {gate.id: gate for gate in gates}
-    run = Store(root).open(plan, small.INPUTS)
+    run = Store(root).open(plan, small.INPUTS, {name: rules_of(gate) for name, gate in table.items()})
     for route in ROUTES:
         run.attach(small.module_path(route), small.module(route).canonical())
     execution = execute(plan, run, rig, table, Silent())
     record = small.run_record(interrupted=execution.interrupted)
-    folder = run.seal(record, {name: rules_of(gate) for name, gate in table.items()})
-    return execution, RunVerdict.parse((folder / "verdict.json").read_bytes()), folder
+    folder, verdict = run.seal(record)
+    assert verdict == RunVerdict.parse((folder / "verdict.json").read_bytes())
+    return execution, verdict, folder
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Judging a run again from its bytes: the store derives verdict.json with it, the auditor recomputes it (R5.1).
+"""Judging a run again from its bytes, as the auditor does: verdict.json must be what it gives (R5.1).
 
 Everything here is pure: documents from bytes, problems out. What the bytes allow is decided by
 `qualify.judgement`; here is only what judgement takes for granted: that every measurement is the planned one, stands

@@ -6,6 +6,7 @@ them together, before its rename (R11.3). The plan alone is waited for at once, 
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ class RunFolder:
     def __init__(self, at: int, run: str, writer: Writer) -> None:
         self.at = at
         self._run, self._writer = run, writer
+        #: The SHA-256 of every file that was written, by path: what was meant to be there, whatever a disk gives back.
+        self.digests: dict[str, str] = {}
         self._folders: set[str] = set()
         self._unsynced: list[str] = []
 
@@ -47,6 +50,7 @@ class RunFolder:
             with below(self.at, parent) as at:
                 put = self._writer.write if synced else self._writer.put
                 put(at, name, self._name(path), data)
+        self.digests[path] = hashlib.sha256(data).hexdigest()
         if not synced:
             self._unsynced.append(path)
 

@@ -17,19 +17,19 @@ from typing import NoReturn
 
 from qualify.domain import Domain
 from qualify.errors import EvidenceError, InputError, RigError, UsageError
-from qualify.evidence import audit, contents, history, layout, manifest
+from qualify.evidence import audit, history, layout, manifest
 from qualify.evidence.durable import Announce, Writer, interrupts_held, silent
 from qualify.evidence.files import below, folder
 from qualify.evidence.heads import HeadsCache
 from qualify.evidence.problems import Problem, ProblemError, printable
-from qualify.evidence.rejudge import document, rejudge
+from qualify.evidence.rejudge import document
 from qualify.evidence.run_folder import RunFolder, as_rig_error
 from qualify.evidence.withdrawal import MAX_REASON_CHARS, Withdrawal
 from qualify.gate import Measurement
 from qualify.identity import content
-from qualify.judgement import Rules
+from qualify.judgement import GateVerdict, Rules, RunVerdict, absent, conclude, conclude_subject, judge_gate
 from qualify.model import MAX_DOCUMENT_BYTES
-from qualify.plan import Plan, RunRecord
+from qualify.plan import Plan, Planned, RunRecord
 from qualify.subject import Subject
 
 MAX_OPERATION_CHARS = 40  # The rest of a run's name takes 86 of the 127 characters of a path segment.
@@ -69,14 +69,16 @@ class Store:
         entries = self.history().entries
         return tuple(entries[run] for run in sorted(entries))
 
-    def open(self, plan: Plan, inputs: Mapping[str, bytes]) -> StagedRun:
+    def open(self, plan: Plan, inputs: Mapping[str, bytes], gates: Mapping[str, Rules]) -> StagedRun:
         """Put a plan on record, then its inputs and subjects in staging/; nothing was measured before.
+
+        What is recorded will be judged by the rules of `gates`.
 
         Raises InputError for an input's name outside the alphabet of evidence, RigError if the file system cannot
         hold evidence or a run of this name is on record, ValueError for a plan that contradicts itself.
         """
         _check_plan(plan, inputs)
-        run = StagedRun(self.root, self._writer, plan)
+        run = StagedRun(self.root, self._writer, plan, gates)
         try:
             run.begin(inputs)
         except BaseException:
@@ -139,12 +141,14 @@ def _withdrawal(graph: history.History, run: str, reason: str, now_utc: str) -> 
 class StagedRun:
     """A run that is being written, in staging/ until it is sealed. Its methods may be called from several threads."""
 
-    def __init__(self, root: Path, writer: Writer, plan: Plan) -> None:
+    def __init__(self, root: Path, writer: Writer, plan: Plan, gates: Mapping[str, Rules]) -> None:
         self.plan = plan
         self.path = root / layout.STAGING / plan.run
         self._root, self._writer, self._cache = root, writer, HeadsCache(root)
         self._planned = {planned.subject.key: planned for planned in plan.subjects}
-        self._recorded: dict[tuple[tuple[str, str], str], str] = {}  # SHA-256
+        self._gates = gates
+        #: By subject and gate what verdict.json will say, as JSON: documents of a thousand subjects take ten times that.
+        self._judged: dict[tuple[tuple[str, str], str], bytes] = {}
         self._attached: dict[str, str] = {}  # BLAKE3 by path
         self._lock = threading.Lock()
         self._handles = ExitStack()
@@ -164,36 +168,37 @@ class StagedRun:
         for key, planned in self._planned.items():
             self._folder.write(f"{layout.subject_folder(key)}/{layout.SUBJECT}", planned.subject.canonical())
 
-    def record(self, subject: Subject, measurement: Measurement, series: Mapping[str, bytes]) -> Measurement:
-        """Write a measurement and its series, and return what a reader gets back; the seal waits for the device.
+    def record(self, subject: Subject, measurement: Measurement, series: Mapping[str, bytes]) -> GateVerdict:
+        """Write a measurement and its series, and judge what a reader gets back; the seal waits for the device.
 
-        Called once a gate, but that a `not-run` never takes the place of a measurement: what is on record is returned.
+        Called once a gate, but that a `not-run` never takes the place of a measurement: what is on record stays.
         Raises DocumentError if the measurement has no canonical form, ValueError if the plan has no such gate or the
         series are not those of the facts, RigError if it cannot be written.
         """
-        key, gate = subject.key, measurement.gate
+        place, path = (subject.key, measurement.gate), layout.measurement_path(subject.key, measurement.gate)
         data = measurement.canonical()
-        Measurement.parse(data)
+        parsed = Measurement.parse(data)
         self._check_planned(subject, measurement, series)
         with interrupts_held(), self._lock:
-            if (key, gate) in self._recorded:
+            if place in self._judged:
                 if measurement.state == "not-run":
-                    return self.measurement(subject, gate)[0]
-                raise ValueError(f"{gate} of {'/'.join(key)} is on record already")
+                    return GateVerdict.parse(self._judged[place])
+                raise ValueError(f"{measurement.gate} of {'/'.join(subject.key)} is on record already")
             for name, values in sorted(series.items()):
-                self._folder.write(layout.series_path(key, gate, name), values)
-            path = layout.measurement_path(key, gate)
+                self._folder.write(layout.series_path(*place, name), values)
             self._folder.write(path, data)
-            written = self._read_back(path, data)
-            self._recorded[key, gate] = hashlib.sha256(data).hexdigest()
-        return written
+            self._check_written(path, data)
+            verdict = judge_gate(self.plan, subject, parsed, series, self._gates)
+            self._judged[place] = verdict.canonical()
+        return verdict
 
     def measurement(self, subject: Subject, gate: str) -> tuple[Measurement, str]:
         """A recorded measurement and the SHA-256 of its file. Raises KeyError if there is none, RigError if it changed.
 
         It is read again, so that a run of a thousand subjects holds none of them.
         """
-        sha256, path = self._recorded[subject.key, gate], layout.measurement_path(subject.key, gate)
+        path = layout.measurement_path(subject.key, gate)
+        sha256 = self._folder.digests[path]
         with as_rig_error():
             data = self._folder.read(path, MAX_DOCUMENT_BYTES)
             if hashlib.sha256(data).hexdigest() != sha256:
@@ -218,36 +223,43 @@ class StagedRun:
             elif self._attached[path] != digest:
                 raise ValueError(f"{path} is kept already with another content")
 
-    def seal(self, record: RunRecord, gates: Mapping[str, Rules]) -> Path:
-        """Derive the verdict from the written files, list them, audit the whole as a stranger would, and rename it.
+    def seal(self, record: RunRecord) -> tuple[Path, RunVerdict]:
+        """Write the verdict and the list of all files, audit the whole as a stranger would, and rename it.
 
-        Raises EvidenceError if the audit does not verify, RigError if it cannot be written; the run then stays in
-        staging/, and its plan stays on record.
+        The folder, and the verdict that the audit derived.
+
+        Raises EvidenceError if the audit does not verify: it reads every file again, judges every measurement again,
+        and wants what was written and said here. RigError if it cannot be written. The run then stays in staging/, and
+        its plan stays on record.
         """
         with interrupts_held():
-            return self._seal(record, gates)
+            return self._seal(record)
 
-    def _seal(self, record: RunRecord, gates: Mapping[str, Rules]) -> Path:
+    def _seal(self, record: RunRecord) -> tuple[Path, RunVerdict]:
         self._folder.write(layout.RECORD, record.canonical())
-        digests = self._derive(record, gates)
-        listed = manifest.write(digests)
+        self._folder.write(layout.VERDICT, self._concluded(record).canonical())
+        listed = manifest.write(self._folder.digests)
         self._folder.write(manifest.MANIFEST, listed)
         self._folder.sync()
-        audited = audit.verify_run(self.path, gates)
-        if audited.outcome != "verified":
+        audited = audit.verify_run(self.path, self._gates)
+        if audited.outcome != "verified" or audited.verdict is None:
             raise _evidence_error(f"{self.path} does not verify", audited.problems)
-        self._publish(hashlib.sha256(listed).hexdigest(), digests[layout.PLAN])
-        return self._root / layout.RUNS / self.plan.run
+        self._publish(hashlib.sha256(listed).hexdigest(), self._folder.digests[layout.PLAN])
+        return self._root / layout.RUNS / self.plan.run, audited.verdict
 
-    def _derive(self, record: RunRecord, gates: Mapping[str, Rules]) -> dict[str, str]:
-        """Write the verdict that the written files give; the SHA-256 of every file. What was read is let go here."""
-        found = contents.read(self._folder.at)
-        judged = rejudge(self.plan, record, found.kept, gates)
-        if judged.verdict is None or found.problems:
-            raise _evidence_error(f"{self.path} cannot be judged", [*found.problems, *judged.problems])
-        verdict = judged.verdict.canonical()
-        self._folder.write(layout.VERDICT, verdict)
-        return {**found.digests, layout.VERDICT: hashlib.sha256(verdict).hexdigest()}
+    def _concluded(self, record: RunRecord) -> RunVerdict:
+        subjects = (
+            conclude_subject(planned, tuple(self._verdict(planned, gate) for gate in planned.gates))
+            for planned in self.plan.subjects
+        )
+        return conclude(self.plan, record.ended, tuple(subjects), self._gates)
+
+    def _verdict(self, planned: Planned, gate: str) -> GateVerdict:
+        """What was said of a gate when it was recorded."""
+        judged = self._judged.get((planned.subject.key, gate))
+        if judged is None:
+            return judge_gate(self.plan, planned.subject, absent(self.plan, gate), {}, self._gates)
+        return GateVerdict.parse(judged)
 
     def _make_store(self) -> None:
         """Make the store's folders where they are not there, and hold all of them open until the run is sealed."""
@@ -285,17 +297,16 @@ class StagedRun:
         place = f"{layout.OPENED}/{run}.json"
         with self._cache.changing(adds={hashlib.sha256(data).hexdigest(): place}, ends=self.plan.after):
             self._writer.move(at, f"{layout.OPENED}.json", self._opened, f"{run}.json", place)
+        del self._folder.digests[f"{layout.OPENED}.json"]
         self._writer.sync_folder(self._opened, layout.OPENED)
         self._writer.sync_folder(at, f"{layout.STAGING}/{run}")
         self._writer.sync_folder(self._staging, layout.STAGING)
 
-    def _read_back(self, path: str, data: bytes) -> Measurement:
-        """What a reader gets for a file that was just written."""
+    def _check_written(self, path: str, data: bytes) -> None:
+        """A reader must get the bytes that were judged. Raises RigError."""
         with as_rig_error():
-            found = self._folder.read(path, len(data))
-            if found != data:
+            if self._folder.read(path, len(data)) != data:
                 raise ProblemError("C01", path, "the disk returned other bytes than were written")
-            return document(Measurement, found, path)
 
     def _publish(self, manifest_sha256: str, plan_sha256: str) -> None:
         """The one step that makes a run: a rename to a free name. The folders were opened before it."""

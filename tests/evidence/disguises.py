@@ -11,7 +11,7 @@ from collections.abc import Callable
 from qualify.evidence import layout
 from qualify.evidence.store import Store
 from tests.evidence.attacks import ATTACKS, NEWEST, Attack, Victim, attack
-from tests.evidence.small import INPUTS, OBJECT_PATH, SERIES, SIZE, plan, rehash
+from tests.evidence.small import GATES, INPUTS, OBJECT_PATH, SERIES, SIZE, plan, rehash
 
 
 @attack("C01")
@@ -40,7 +40,7 @@ def mark_deleted_under_a_later_plan(victim: Victim) -> None:
     store = Store(victim.root)
     store.withdraw(NEWEST, "its clock was wrong", "2026-01-02T00:00:00Z")
     later = NEWEST.replace("00000002", "00000003")
-    store.open(plan(later, store.heads()), INPUTS).close()
+    store.open(plan(later, store.heads()), INPUTS, GATES).close()
     (victim.root / layout.WITHDRAWN / f"{NEWEST}.json").unlink()
 
 

@@ -201,9 +201,9 @@ def measure(staged: StagedRun) -> None:
 def write_run(root: Path, run: str = RUN, announce: Callable[[str], None] = silent) -> Path:
     """Open, measure and seal one small run after everything that the store holds."""
     store = Store(root, announce=announce)
-    staged = store.open(plan(run, store.heads()), INPUTS)
+    staged = store.open(plan(run, store.heads()), INPUTS, GATES)
     measure(staged)
-    return staged.seal(run_record(run), GATES)
+    return staged.seal(run_record(run))[0]
 
 
 # What a forger can do. Paths are relative to the run's folder.

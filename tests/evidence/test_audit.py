@@ -160,7 +160,7 @@ def test_what_is_not_there_is_a_question_of_usage(tmp_path: Path) -> None:
 def test_an_empty_store_selects_nothing_and_an_opened_run_alone_is_fine(tmp_path: Path) -> None:
     (tmp_path / "evidence").mkdir()
     assert report.print_store(tmp_path / "evidence", GATES) is Exit.NOTHING_SELECTED
-    Store(tmp_path / "evidence").open(plan(), INPUTS).close()
+    Store(tmp_path / "evidence").open(plan(), INPUTS, GATES).close()
     assert report.print_store(tmp_path / "evidence", GATES) is Exit.DONE
 
 

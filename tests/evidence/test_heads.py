@@ -71,11 +71,11 @@ class Life:
         store = Store(self.root)
         match action:
             case "open":
-                self.waiting.append(store.open(plan(name, store.heads()), INPUTS))
+                self.waiting.append(store.open(plan(name, store.heads()), INPUTS, GATES))
             case "seal" if self.waiting:
                 run = self.waiting.pop(0)
                 measure(run)
-                run.seal(run_record(run.plan.run), GATES)
+                run.seal(run_record(run.plan.run))
             case "withdraw" if "run-0" not in store.history().withdrawn:
                 store.withdraw("run-0", "a reason", NOW)
             case "copy in":

@@ -86,14 +86,14 @@ def test_a_head_is_what_no_plan_names(memory_path: Path) -> None:
     assert store.heads() == ()
     first = write_run(root, "run-1")
     assert store.heads() == (sha256(first / MANIFEST),)
-    second = store.open(plan("run-2", store.heads()), INPUTS)
+    second = store.open(plan("run-2", store.heads()), INPUTS, GATES)
     opened = sha256(root / layout.OPENED / "run-2.json")
     assert store.heads() == (opened,)
     third = write_run(root, "run-3")
     assert graph(root).entries["run-3"].plan.after == (opened,)
     assert store.heads() == (sha256(third / MANIFEST),)
     measure(second)
-    sealed = second.seal(run_record("run-2"), GATES)
+    sealed = second.seal(run_record("run-2"))[0]
     assert store.heads() == tuple(sorted((sha256(third / MANIFEST), sha256(sealed / MANIFEST))))
     assert [(entry.plan.run, entry.sealed) for entry in store.listing()] == [
         ("run-1", True),

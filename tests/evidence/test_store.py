@@ -30,6 +30,7 @@ from tests.evidence.small import (
     SIZES,
     TIMES,
     measure,
+    module,
     module_path,
     plan,
     run_record,
@@ -47,7 +48,7 @@ def root(memory_path: Path) -> Path:
 
 @pytest.fixture
 def staged(root: Path) -> StagedRun:
-    return Store(root).open(plan(), INPUTS)
+    return Store(root).open(plan(), INPUTS, GATES)
 
 
 def files(root: Path) -> set[str]:
@@ -67,7 +68,7 @@ def test_a_sealed_run_has_the_files_of_its_plan_and_no_others(root: Path) -> Non
 
 def test_the_plan_is_on_record_before_anything_else_of_the_run(root: Path) -> None:
     operations: list[str] = []
-    Store(root, announce=operations.append).open(plan(), INPUTS).close()
+    Store(root, announce=operations.append).open(plan(), INPUTS, GATES).close()
     opened = operations.index(f"after rename opened/{RUN}.json")
     before = [text for text in operations[:opened] if text.startswith("before create") and "probe" not in text]
     assert before == [f"before create staging/{RUN}/{name}" for name in ("plan.json", "opened.json")]
@@ -96,16 +97,17 @@ def test_everything_is_on_the_device_before_the_rename_and_the_manifest_is_last(
 
 def test_a_measurement_comes_back_as_a_reader_sees_it(staged: StagedRun) -> None:
     written = size_of("fast")
-    assert staged.record(subject("fast"), written, {}) == written
+    judged = staged.record(subject("fast"), written, {})
+    assert (judged.gate, judged.outcome, [check.name for check in judged.checks]) == ("size", "pass", ["size"])
     path = staged.path / "subjects/f32-7/fast/size.json"
     assert path.read_bytes() == written.canonical()
     assert staged.measurement(subject("fast"), "size") == (written, hashlib.sha256(written.canonical()).hexdigest())
 
 
 def test_a_measurement_stays_and_not_run_never_takes_its_place(staged: StagedRun) -> None:
-    staged.record(subject("fast"), size_of("fast"), {})
+    judged = staged.record(subject("fast"), size_of("fast"), {})
     absent = Measurement(gate="size", rule=1, state="not-run", reason="interrupted")
-    assert staged.record(subject("fast"), absent, {}) == size_of("fast")
+    assert staged.record(subject("fast"), absent, {}) == judged
     with pytest.raises(ValueError, match="on record already"):
         staged.record(subject("fast"), size_of("fast"), {})
 
@@ -151,11 +153,43 @@ def test_objects_lie_under_their_own_digest_and_once(staged: StagedRun) -> None:
 def test_a_run_without_all_its_measurements_is_not_sealed(staged: StagedRun, root: Path) -> None:
     staged.record(subject("fast"), size_of("fast"), {})
     with pytest.raises(EvidenceError, match="S08") as caught:
-        staged.seal(run_record(), GATES)
+        staged.seal(run_record())
     assert staged.path.is_dir()
     assert not list((root / layout.RUNS).iterdir())
     assert caught.value.fix
     assert verify_store(root, GATES).opened == (RUN,)
+
+
+@pytest.mark.parametrize("path", ["inputs/cohorts/add/add.k", "subjects/f32-7/large/size.json", OBJECT_PATH, "plan.json"])
+def test_a_run_whose_files_changed_after_they_were_written_is_not_sealed(path: str, staged: StagedRun) -> None:
+    """The list of a run's files says what was written, not what the disk gives back."""
+    measure(staged)
+    data = (staged.path / path).read_bytes()
+    (staged.path / path).write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    with pytest.raises(EvidenceError, match=f"{path}: C01|C01.*{path}"):
+        staged.seal(run_record())
+    assert staged.path.is_dir()
+
+
+def test_a_file_that_the_run_did_not_write_is_not_sealed(staged: StagedRun) -> None:
+    measure(staged)
+    (staged.path / "objects" / f"{'0' * 64}.bin").write_bytes(b"planted")
+    with pytest.raises(EvidenceError, match="S01"):
+        staged.seal(run_record())
+
+
+def test_what_is_sealed_is_what_was_said_when_it_was_recorded(staged: StagedRun) -> None:
+    said = staged.record(subject("large"), size_of("large"), {})
+    for route in ("plain", "fast"):
+        staged.record(subject(route), size_of(route), {})
+    for route in ("fast", "large"):
+        staged.record(subject(route), Measurement(gate="speed", rule=1, state="not-run", reason="why"), {})
+    for route in SIZES:
+        staged.attach(module_path(route), module(route).canonical())
+    folder, verdict = staged.seal(run_record(interrupted=True))
+    assert said.outcome == "fail"
+    assert said in [gate for one in verdict.subjects if one.route == "large" for gate in one.gates]
+    assert (folder / "verdict.json").read_bytes() == verdict.canonical()
 
 
 def test_an_interrupted_run_is_sealed_with_what_was_not_run(staged: StagedRun) -> None:
@@ -163,7 +197,7 @@ def test_an_interrupted_run_is_sealed_with_what_was_not_run(staged: StagedRun) -
         for gate in ("size",) if route == "plain" else ("size", "speed"):
             absent = Measurement(gate=gate, rule=1, state="not-run", reason="interrupted")
             staged.record(subject(route), absent, {})
-    audit = verify_run(staged.seal(run_record(interrupted=True), GATES), GATES)
+    audit = verify_run(staged.seal(run_record(interrupted=True))[0], GATES)
     assert audit.outcome == "verified"
     assert audit.verdict is not None
     assert "the run was interrupted" in audit.verdict.reasons
@@ -174,13 +208,13 @@ def test_the_same_run_is_not_sealed_as_complete(staged: StagedRun) -> None:
         for gate in ("size",) if route == "plain" else ("size", "speed"):
             staged.record(subject(route), Measurement(gate=gate, rule=1, state="not-run", reason="why not"), {})
     with pytest.raises(EvidenceError, match="V20"):
-        staged.seal(run_record(), GATES)
+        staged.seal(run_record())
 
 
 def test_a_run_name_is_used_once(root: Path) -> None:
     write_run(root)
     with pytest.raises(RigError, match="File exists") as caught:
-        Store(root).open(plan(), INPUTS)
+        Store(root).open(plan(), INPUTS, GATES)
     assert "no record is ever replaced" in caught.value.fix
     assert verify_store(root, GATES).outcome == "verified"
 
@@ -190,7 +224,7 @@ def test_a_sealed_place_is_never_replaced(staged: StagedRun, root: Path) -> None
     (root / layout.RUNS / RUN).mkdir()
     measure(staged)
     with pytest.raises(RigError, match="rename"):
-        staged.seal(run_record(), GATES)
+        staged.seal(run_record())
     assert staged.path.is_dir()
 
 
@@ -201,7 +235,7 @@ def test_an_input_that_cannot_lie_everywhere_is_refused_before_anything_is_on_re
         update={"inputs_sha256": {name: hashlib.sha256(data).hexdigest() for name, data in inputs.items()}}
     )
     with pytest.raises(InputError) as caught:
-        Store(root).open(made, inputs)
+        Store(root).open(made, inputs, GATES)
     assert caught.value.fix
     assert not root.exists()
 
@@ -219,7 +253,7 @@ BROKEN: dict[str, Callable[[Plan], Plan]] = {
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_plan_that_no_audit_would_verify_is_not_put_on_record(broken: str, root: Path) -> None:
     with pytest.raises(ValueError, match=RUN):
-        Store(root).open(BROKEN[broken](plan()), INPUTS)
+        Store(root).open(BROKEN[broken](plan()), INPUTS, GATES)
     assert not root.exists()
 
 
@@ -229,7 +263,7 @@ def test_a_file_system_without_an_exclusive_rename_is_refused_before_anything_is
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     with pytest.raises(RigError) as caught:
-        Store(root, announce=refuse).open(plan(), INPUTS)
+        Store(root, announce=refuse).open(plan(), INPUTS, GATES)
     assert "put evidence/ on a local file system" in caught.value.fix
     assert files(root) == set()
 
@@ -240,7 +274,7 @@ def test_a_store_behind_a_link_is_not_written(name: str, tmp_path: Path) -> None
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RigError, match="P02"):
-        Store(tmp_path / "evidence").open(plan(), INPUTS)
+        Store(tmp_path / "evidence").open(plan(), INPUTS, GATES)
     assert not files(tmp_path)
 
 
@@ -264,11 +298,12 @@ def stopping(number: signal.Signals, moment: str) -> Callable[[str], None]:
 
 def test_an_interrupt_is_heard_after_the_file_that_is_being_written(root: Path, stop: signal.Signals) -> None:
     moment = f"before write staging/{RUN}/subjects/f32-7/fast/size.json"
-    staged = Store(root, announce=stopping(stop, moment)).open(plan(), INPUTS)
+    staged = Store(root, announce=stopping(stop, moment)).open(plan(), INPUTS, GATES)
     with pytest.raises(KeyboardInterrupt):
-        staged.record(subject("fast"), size_of("fast"), {})
+        judged = staged.record(subject("fast"), size_of("fast"), {})
     absent = Measurement(gate="size", rule=1, state="not-run", reason="interrupted")
-    assert staged.record(subject("fast"), absent, {}) == size_of("fast")
+    assert staged.record(subject("fast"), absent, {}).state == "measured"
+    assert staged.measurement(subject("fast"), "size")[0] == size_of("fast")
 
 
 def test_an_interrupt_while_sealing_is_heard_when_the_run_is_whole(root: Path, stop: signal.Signals) -> None:

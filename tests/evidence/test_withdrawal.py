@@ -51,7 +51,7 @@ def test_a_withdrawal_is_a_head_that_the_next_plan_names(root: Path) -> None:
 
 def test_a_run_that_was_never_sealed_can_be_withdrawn_and_sealing_does_not_undo_it(root: Path) -> None:
     store = Store(root)
-    store.open(plan("run-2", store.heads()), INPUTS).close()
+    store.open(plan("run-2", store.heads()), INPUTS, GATES).close()
     made = store.withdraw("run-2", "the board was shared", NOW)
     assert made.record_sha256 == sha256(root / layout.OPENED / "run-2.json")
     assert verify_store(root, GATES).outcome == "verified"
