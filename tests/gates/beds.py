@@ -21,7 +21,7 @@ from qualify.plan import Node
 from qualify.subject import Subject
 from qualify.verdict import Verdict
 from tests.gates.build import arguments, kernel, subject
-from tests.rigs import CUDA
+from tests.rigs import CUDA, UNOPTIMISED
 
 #: Exact for float32 inputs, whose sums float64 nearly always holds.
 REFERENCE = b"def add(cell, inputs):\n    return {'y': inputs['a'] + inputs['b']}\n"
@@ -86,7 +86,7 @@ class Bed:
             frontend=self.runtime,
             runtime=self.runtime,
             fragments=(FragmentRef(path="op/k.h", blake3=content(text)),),
-            options=(),
+            options=UNOPTIMISED.get(self.runtime, ()),
             defines={},
             launches=launches,
             arguments=passed,
