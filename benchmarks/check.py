@@ -7,6 +7,7 @@ again and closed.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import statistics
 import subprocess
@@ -69,6 +70,7 @@ READ = (
 
 def main() -> int:
     """Make the workspaces, time all in turns, print medians and ratios. Returns 1 if a check is over the target."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # What is installed has its bytecode after the first start.
     with TemporaryDirectory() as folder:
         workspace, edited = Path(folder) / "as-admitted", Path(folder) / "edited"
         workspace.mkdir()

@@ -29,6 +29,7 @@ MOST_TIMES = 0.5
 
 def main() -> int:
     """Print the table. Returns 1 if a target is missed."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # What is installed has its bytecode after the first start.
     runs = sorted((REPOSITORY / "evidence/runs").iterdir())
     print(f"{'':<30} {'MiB':>6} {'files':>6} {'sha256sum, s':>13} {'verify, s':>10} {'ratio':>6}")
     with TemporaryDirectory() as folder:

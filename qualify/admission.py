@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
@@ -168,11 +168,10 @@ class Admission(Document):
             if identity != side.arm.identity:
                 yield f"the identity of {side.arm.route} is not that of its module"
 
-    def identities(self, moved: Mapping[str, str]) -> tuple[str, ...]:
+    def identities(self, moved: Mapping[str, str]) -> Iterator[str]:
         """The identities of `modules`, with other BLAKE3 of some fragments, by path; from what is dumped already."""
-        refs = (each for side in self.sides for each in side.parts.fragments)
-        exchanged = {_spelled(each): _spelled(each, moved[each.path]) for each in refs if each.path in moved}
-        return tuple(identify_bytes("module", _exchange(data, exchanged)) for data in self._canonical_modules)
+        for side, data in zip(self.sides, self._canonical_modules, strict=True):
+            yield identify_bytes("module", _exchange(data, side.parts.fragments, moved) if moved else data)
 
     @cached_property
     def _canonical_modules(self) -> tuple[bytes, ...]:
@@ -186,15 +185,17 @@ class Admission(Document):
         return tuple(canonical_after("arguments", arguments, each) for each in rest)
 
 
-def _spelled(ref: FragmentRef, blake3: str | None = None) -> bytes:
-    """How a module spells a fragment. Text of a module cannot hold it: quotes are escaped there."""
-    return canonical_bytes({"blake3": blake3 or ref.blake3, "path": ref.path})[:-1]
-
-
-def _exchange(data: bytes, exchanged: Mapping[bytes, bytes]) -> bytes:
-    for was, now in exchanged.items():
-        data = data.replace(was, now)
+def _exchange(data: bytes, fragments: Sequence[FragmentRef], moved: Mapping[str, str]) -> bytes:
+    for each in fragments:
+        if each.path in moved:
+            data = data.replace(_spelled(each.path, each.blake3), _spelled(each.path, moved[each.path]))
     return data
+
+
+@lru_cache(maxsize=1024)
+def _spelled(path: str, blake3: str) -> bytes:
+    """How a module spells a fragment. Text of a module cannot hold it: quotes are escaped there."""
+    return canonical_bytes({"blake3": blake3, "path": path})[:-1]
 
 
 Admissions = Mapping[str, tuple[Admission, ...]]
@@ -206,6 +207,8 @@ def in_force(of_cell: tuple[Admission, ...], board: str | None = None) -> tuple[
     The newest says which route that is. Right before it may stand admissions of the same bytes on other boards: first
     comes that of `board`, then those with a time, then the newer one. So bits take no place from a time.
     """
+    if len(of_cell) == 1:
+        return of_cell
     identity = of_cell[-1].subject.candidate.identity
     boards: dict[str, Admission] = {}
     for each in takewhile(lambda one: one.subject.candidate.identity == identity, reversed(of_cell)):

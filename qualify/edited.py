@@ -36,6 +36,7 @@ class Sources:
         self._sha256: dict[str, str] = {}
         self._blake3: dict[str, str] = {}
         self._moved: dict[str, frozenset[str]] = {}
+        self._closed: dict[tuple[str, frozenset[str], str], bool] = {}
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises LookCloser for what is no file, or may not be read."""
@@ -61,6 +62,13 @@ class Sources:
             self._blake3[path] = content(self.read(path))
         return self._blake3[path]
 
+    def is_closed(self, path: str, fragments: frozenset[str], runtime: str) -> bool:
+        """Whether all that a fragment includes is among a module's fragments. Raises LookCloser."""
+        key = (path, fragments, runtime)
+        if key not in self._closed:
+            self._closed[key] = _is_closed(self.read(f"cohorts/{path}"), fragments, runtime)
+        return self._closed[key]
+
     def moved(self, run: str) -> frozenset[str]:
         """The sources that a run read and that are others now. Raises LookCloser where that is not known."""
         if run not in self._moved:
@@ -73,6 +81,16 @@ class Sources:
         if found is None:
             raise LookCloser(run)
         return found
+
+
+def _is_closed(source: bytes, fragments: frozenset[str], runtime: str) -> bool:
+    from qualify.includes import IncludeError, is_listed, scan  # Only where something moved.
+
+    try:
+        includes = scan(source)
+    except IncludeError:
+        return False
+    return all(is_listed(each, fragments, toolkit_headers=runtime == "cuda") for each in includes)
 
 
 def standings(
@@ -119,7 +137,7 @@ class _Edited:
             self._check_closure(was.keys())
             now = {path: self._fragments.get(path, blake3) for path, blake3 in was.items()}
             found |= set(fragment_differences(was, now))
-        return admission.identities(self._fragments)[0], tuple(sorted(found))
+        return next(admission.identities(self._fragments)), tuple(sorted(found))
 
     def _reference(self) -> Reference:
         was = self._admission.reference
@@ -142,15 +160,7 @@ class _Edited:
 
     def _check_closure(self, paths: Collection[str]) -> None:
         """What a moved fragment includes is one of the module's fragments, as it is of those that did not move."""
-        from qualify.includes import IncludeError, is_listed, scan  # Only where something moved.
-
         runtime = self._admission.subject.domain.runtime
         for path in paths if runtime != "simulated" else ():
-            if path not in self._fragments:
-                continue
-            try:
-                includes = scan(self._sources.read(f"cohorts/{path}"))
-            except IncludeError as error:
-                raise LookCloser(path) from error
-            if not all(is_listed(each, paths, toolkit_headers=runtime == "cuda") for each in includes):
+            if path in self._fragments and not self._sources.is_closed(path, frozenset(paths), runtime):
                 raise LookCloser(path)

@@ -30,7 +30,8 @@ os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
 
 MAX_DOCUMENT_BYTES = 4 << 20  # A plan of a thousand subjects is under 3 MiB; facts are far smaller.
 MAX_DEPTH = 24  # The deepest document of ours, a plan's subjects, nests 12 levels.
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+#: All that neither nests nor says where a string begins and ends.
+_PLAIN = bytes(set(range(256)) - set(b'[]{}"'))
 #: Depth does not ask which kind a bracket is.
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _OPEN = ord("[")
@@ -149,22 +150,27 @@ def check_shape(data: bytes, limit_bytes: int) -> None:
     """Refuse by size and by nesting before any parser sees the bytes. Raises ShapeError."""
     if len(data) > limit_bytes:
         raise ShapeError(f"{len(data)} bytes where at most {limit_bytes} are read")
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(_outside_strings(data)):
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(_brackets(data)):
         raise ShapeError(f"nested deeper than {MAX_DEPTH} levels")
 
 
-def _outside_strings(data: bytes) -> bytes:
-    """JSON text without its strings, exact as far as it is JSON; what an unfinished string would hide is kept."""
+def _brackets(data: bytes) -> bytes:
+    """The brackets of JSON text outside its strings, exact as far as it is JSON; an unfinished string hides none."""
     if b"\\" in data:
         data = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    parts = data.split(b'"')
+    kept = data.translate(_ONE_KIND, _PLAIN).replace(b'""', b"")  # Nearly all strings; two in a row are one as well.
+    if b'"' not in kept:
+        return kept
+    parts = kept.split(b'"')
     return b"".join(parts[::2]) + (b"" if len(parts) % 2 else parts[-1])
 
 
-def _is_deep(text: bytes) -> bool:
+def _is_deep(brackets: bytes) -> bool:
     """Whether brackets nest deeper than MAX_DEPTH anywhere."""
-    brackets = left = text.translate(_ONE_KIND, _NO_BRACKETS)
+    left = brackets
     for _ in range(MAX_DEPTH):
+        if not left:
+            return False
         left = left.replace(b"[]", b"")  # The innermost level, wherever it is.
     depths = accumulate(1 if bracket == _OPEN else -1 for bracket in brackets)
     return bool(left) and max(depths, default=0) > MAX_DEPTH

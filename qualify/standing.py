@@ -57,6 +57,8 @@ def standing(of_cell: tuple[Admission, ...], make: Callable[[Admission], Standin
     if not holding:
         return next(each for each in found if each.admission == of_cell[-1])
     first, *rest = holding
+    if not rest:
+        return first
     return replace(first, beside=tuple(each.admission for each in rest if each.admission is not None))
 
 

@@ -9,7 +9,7 @@ from qualify.evidence import layout
 from qualify.evidence.contents import Contents
 from qualify.evidence.problems import Problem, ProblemError
 from qualify.evidence.rejudge import document
-from qualify.identity import identify
+from qualify.identity import identify_bytes
 from qualify.plan import Plan
 
 
@@ -35,7 +35,7 @@ def _against_modules(plan: Plan, found: Contents) -> Iterator[Problem]:
         except ProblemError as error:
             yield error.problem
             continue
-        identities[identify("module", module)] = path
+        identities[identify_bytes("module", found.kept[path])] = path
         for fragment in module.fragments:
             if fragment.blake3 not in found.sources and not found.is_hidden:
                 yield Problem(path, "V08", f"no input is its fragment {fragment.path}")

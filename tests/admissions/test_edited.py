@@ -117,7 +117,9 @@ def test_what_no_run_of_this_version_read_is_not_told(workspace: Workspace, chan
 )
 def test_identities_are_those_of_the_modules(workspace: Workspace, moved: dict[str, str]) -> None:
     for made in newest(workspace):
-        assert made.identities(moved) == tuple(identify("module", with_moved(each, moved)) for each in made.modules)
+        assert tuple(made.identities(moved)) == tuple(
+            identify("module", with_moved(each, moved)) for each in made.modules
+        )
 
 
 def with_moved(module: Module, moved: dict[str, str]) -> Module:
