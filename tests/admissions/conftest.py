@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from qualify.promote import Promoted
 from tests.admissions import beds
 from tests.cli.workspaces import Workspace
 
@@ -46,3 +47,25 @@ def workspace(promoted_base: Workspace, tmp_path: Path) -> Workspace:
 def run(screened_base: tuple[Workspace, str]) -> str:
     """The screen that both come from."""
     return screened_base[1]
+
+
+@pytest.fixture(scope="session")
+def proven_base(
+    screened_base: tuple[Workspace, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Workspace, Promoted]:
+    """The screened workspace after fast was proven by its bits, and what the command did."""
+    base, run = screened_base
+    workspace = Workspace(Path(shutil.copytree(base.path, tmp_path_factory.mktemp("proven") / "w")))
+    return workspace, beds.proved(workspace, run)
+
+
+@pytest.fixture
+def proven(proven_base: tuple[Workspace, Promoted], tmp_path: Path) -> Workspace:
+    """A copy of the workspace with a proof."""
+    return Workspace(Path(shutil.copytree(proven_base[0].path, tmp_path / "w")))
+
+
+@pytest.fixture
+def proof(proven_base: tuple[Workspace, Promoted]) -> Promoted:
+    """What the command that proved did, in the workspace that others are copies of."""
+    return proven_base[1]

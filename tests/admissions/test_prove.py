@@ -17,6 +17,7 @@ from qualify.evidence.store import Store
 from qualify.finalists import Refused
 from qualify.judgement import rules_of
 from qualify.plan import Omitted, Plan
+from qualify.promote import Promoted
 from tests.admissions import beds
 from tests.cli.workspaces import HEAD, Workspace
 
@@ -62,10 +63,9 @@ def elsewhere(workspace: Workspace) -> Workspace:
     return workspace
 
 
-def test_bits_are_admitted_without_a_time_and_no_gate_took_one(screened: Workspace, run: str) -> None:
-    done = beds.proved(screened, run)
-    assert done.exit_code() is Exit.DONE, list(done.lines())
-    ((folder, plan, verdict),) = done.runs
+def test_bits_are_admitted_without_a_time_and_no_gate_took_one(proven: Workspace, proof: Promoted) -> None:
+    assert proof.exit_code() is Exit.DONE, list(proof.lines())
+    ((folder, plan, verdict),) = proof.runs
     assert (plan.command, [node.gate for node in plan.nodes], verdict.reasons) == (
         "prove",
         ["contract", "digest", "numeric"],
@@ -77,46 +77,41 @@ def test_bits_are_admitted_without_a_time_and_no_gate_took_one(screened: Workspa
         assert planned.omitted == tuple(
             Omitted(gate=gate, reason="prove takes no times") for gate in ("trial", "timing")
         )
-    ((made, _),) = done.admitted
+    ((made, _),) = proof.admitted
     assert (made.kind, made.bound, made.route, made.run) == ("proven", None, "fast", folder.name)
     assert made.counts.model_dump() == {"opened": 2, "passed": 2, "failed": 0, "inconclusive": 0, "left_open": 0}
     assert made.outputs is not None
-    assert verify_store(screened.path / "evidence", RULES).outcome == "verified"
+    assert verify_store(proven.path / "evidence", RULES).outcome == "verified"
 
 
 def test_no_command_shows_a_time_of_what_is_proven(
-    screened: Workspace, run: str, capsys: pytest.CaptureFixture[str]
+    proven: Workspace, proof: Promoted, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = beds.proved(screened, run)
-    assert status(screened, capsys) == ["fast", "proven", beds.board(screened)]
-    found = select(screened, capsys)
+    assert status(proven, capsys) == ["fast", "proven", beds.board(proven)]
+    found = select(proven, capsys)
     assert (found["route"], found["kind"], found["bound"], found["closed"]) == ("fast", "proven", None, [])
-    assert inventory.check(screened.path, None) is Exit.DONE
-    said = "\n".join((*done.lines(), capsys.readouterr().out, json.dumps(found)))
+    assert inventory.check(proven.path, None) is Exit.DONE
+    said = "\n".join((*proof.lines(), capsys.readouterr().out, json.dumps(found)))
     assert "bits only" in said
     assert not re.search(r"1\.25|[0-9] x\b|attempt", said)
 
 
-def test_a_proof_is_closed_by_what_closes_any_admission(screened: Workspace, run: str) -> None:
-    beds.proved(screened, run)
-    reword(screened, "plain.k")
-    assert inventory.check(screened.path, None) is Exit.REJECTED
-    shutil.rmtree(screened.path / "evidence")
-    assert inventory.check(screened.path, None) is Exit.EVIDENCE
+def test_a_proof_is_closed_by_what_closes_any_admission(proven: Workspace) -> None:
+    reword(proven, "plain.k")
+    assert inventory.check(proven.path, None) is Exit.REJECTED
+    shutil.rmtree(proven.path / "evidence")
+    assert inventory.check(proven.path, None) is Exit.EVIDENCE
 
 
-def test_a_proof_that_was_edited_into_a_time_is_caught(
-    screened: Workspace, run: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    beds.proved(screened, run)
-    text = file(screened).read_bytes()
-    file(screened).write_bytes(
+def test_a_proof_that_was_edited_into_a_time_is_caught(proven: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    text = file(proven).read_bytes()
+    file(proven).write_bytes(
         text.replace(b'"bound":null', b'"bound":"1.25"').replace(b'"kind":"proven"', b'"kind":"measured"')
     )
-    assert inventory.check(screened.path, None) is Exit.EVIDENCE
+    assert inventory.check(proven.path, None) is Exit.EVIDENCE
     assert "measured that fast is faster" in capsys.readouterr().out
-    file(screened).write_bytes(text.replace(b'"bound":null', b'"bound":"1.25"'))
-    assert inventory.check(screened.path, None) is Exit.EVIDENCE
+    file(proven).write_bytes(text.replace(b'"bound":null', b'"bound":"1.25"'))
+    assert inventory.check(proven.path, None) is Exit.EVIDENCE
 
 
 # Refused.
@@ -132,10 +127,9 @@ def test_a_cell_with_an_admission_of_this_board_has_nothing_to_prove(
     assert (file(workspace).read_bytes(), len(workspace.opened())) == (before, opened)
 
 
-def test_what_is_proven_here_is_not_proven_again(screened: Workspace, run: str) -> None:
-    beds.proved(screened, run)
+def test_what_is_proven_here_is_not_proven_again(proven: Workspace, run: str) -> None:
     with pytest.raises(NothingSelected, match="large: fast serves it, proven on this board"):
-        beds.proved(screened, run)
+        beds.proved(proven, run)
 
 
 def test_what_moved_since_is_refused_and_nothing_is_opened(screened: Workspace, run: str) -> None:
@@ -234,21 +228,20 @@ def test_each_of_two_boards_holds_where_the_other_was_withdrawn(
 
 
 def test_what_is_proven_gets_its_time_by_a_promotion_against_plain(
-    screened: Workspace, run: str, capsys: pytest.CaptureFixture[str]
+    proven: Workspace, proof: Promoted, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    proof = beds.proved(screened, run).runs[0][0].name
-    done = beds.promoted(screened, proof)
+    run = proof.runs[0][0].name
+    done = beds.promoted(proven, run)
     assert done.exit_code() is Exit.DONE, list(done.lines())
     ((made, _),) = done.admitted
     assert (made.kind, made.subject.incumbent.route, made.subject.attempt) == ("measured", "plain", 1)
-    assert status(screened, capsys) == ["fast", "measured, at least 1.250000 x", beds.board(screened)]
+    assert status(proven, capsys) == ["fast", "measured, at least 1.250000 x", beds.board(proven)]
     with pytest.raises(NothingSelected, match="large: fast serves it already"):
-        beds.promoted(screened, proof)
+        beds.promoted(proven, run)
 
 
-def test_another_route_is_promoted_against_the_proven_one(screened: Workspace, run: str) -> None:
-    beds.proved(screened, run)
-    done = beds.promoted(screened, run, cells={"large"}, routes={"other"})
+def test_another_route_is_promoted_against_the_proven_one(proven: Workspace, run: str) -> None:
+    done = beds.promoted(proven, run, cells={"large"}, routes={"other"})
     assert [each.subject.incumbent.route for each, _ in done.admitted] == ["fast"]
 
 

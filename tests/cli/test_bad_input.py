@@ -23,7 +23,7 @@ def workspace(tmp_path: Path) -> Workspace:
 def honest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Done]:
     """Such a workspace as `screen` left it: tests that change it work on a copy."""
     made = make(tmp_path_factory.mktemp("honest") / "w", "simulated-1.0")
-    return made, made.screen()
+    return made, made.screen_here()
 
 
 @pytest.fixture

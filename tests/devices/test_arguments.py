@@ -14,7 +14,7 @@ from qualify.steps import Arena, Table
 from qualify.subject import Subject
 from tests.devices.beds import refusal
 from tests.gates.beds import Bed, bed
-from tests.gates.build import arguments, kernel, not_held
+from tests.gates.build import arguments, idling, kernel, not_held
 
 RUNTIMES = ("opencl", pytest.param("cuda", marks=pytest.mark.gpu))
 GATES = ("contract", "compile", "digest", "numeric")
@@ -185,7 +185,7 @@ def filtered(on: Bed, before: str = "", body: str = MULTIPLY) -> Subject:
 def test_constants_are_read_where_the_runtime_keeps_them(any_bed: Bed) -> None:
     about = filtered(any_bed)
     assert judged(any_bed, about, FILTERED) == PASSES
-    timed = about.model_copy(update={"role": "candidate"})
+    timed = idling(about)
     assert not {"digests", "zones", "sets"} & set(not_held(any_bed.judge("trial", timed, FILTERED, windows=2).verdict))
 
 

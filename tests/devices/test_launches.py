@@ -14,7 +14,7 @@ import pytest
 from qualify.contract import Argument, Launch, Memset
 from qualify.subject import Subject
 from tests.gates.beds import Bed, bed
-from tests.gates.build import arguments, buffer, kernel, not_held
+from tests.gates.build import arguments, buffer, idling, kernel, not_held
 
 RUNTIMES = ("simulated", "opencl", pytest.param("cuda", marks=pytest.mark.gpu))
 GATES = ("contract", "compile", "digest", "numeric")
@@ -73,7 +73,7 @@ def accumulating(on: Bed, launches: tuple[Launch, ...]) -> Subject:
 def test_memsets_between_kernels_happen_in_their_places(on: Bed) -> None:
     about = accumulating(on, ROUTE)
     assert judged(on, about) == PASSES
-    timed = about.model_copy(update={"role": "candidate"})
+    timed = idling(about)
     assert not {"digests", "zones", "sets"} & set(not_held(on.judge("trial", timed, SUMS, windows=2).verdict))
 
 

@@ -78,6 +78,19 @@ def subject(toolkit: str = "simulated-1.0", **changes: Any) -> Subject:
     return Subject(**{**fields, **changes})
 
 
+def idling(about: Subject, groups: int = 200) -> Subject:
+    """A plain route as a candidate whose grids have so many work-groups that most find nothing to do.
+
+    Its passes are as long as a unit, so that a trial of it takes dozens of sets and not hundreds.
+    """
+    launches = tuple(
+        each.model_copy(update={"grid": (groups, 1, 1)}) if isinstance(each, Kernel) else each
+        for each in about.candidate.launches
+    )
+    wide = about.candidate.model_copy(update={"launches": launches})
+    return about.model_copy(update={"role": "candidate", "candidate": wide, "incumbent": wide})
+
+
 def series_ref(name: str, values: Sequence[int]) -> SeriesRef:
     """The reference of a series as a bench makes it."""
     data = packed(values)
