@@ -35,7 +35,7 @@ class Include:
 def scan(data: bytes) -> tuple[Include, ...]:
     """Every include of a C-like fragment. Raises IncludeError at the first line that is not allowed."""
     found: list[Include] = []
-    for line, logical in _logical_lines(*_spliced(_decoded(data))):
+    for line, logical in logical_lines(*spliced(_decoded(data))):
         directive = _DIRECTIVE.fullmatch(logical)
         if directive:
             found += _directive(line, directive["name"], directive["rest"])
@@ -121,7 +121,7 @@ def _decoded(data: bytes) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _spliced(text: str) -> tuple[str, list[int]]:
+def spliced(text: str) -> tuple[str, list[int]]:
     """The text without line splices, and where they were, as offsets into it."""
     strange = _SPLICE_WITH_BLANKS.search(text)
     if strange:
@@ -139,8 +139,10 @@ def _spliced(text: str) -> tuple[str, list[int]]:
     return "".join(parts), splices
 
 
-_TOKEN = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?\*/)
+#: Words, signs and slashes that are never refused, whatever is beside them. A word before a quote may be.
+_PLAIN = r"""[A-Za-z$][A-Za-z0-9_$]*(?![A-Za-z0-9_$"]) | [][(){};,=+*&|<>!~^%?:\#-] | \.(?![0-9]) | /(?![/*])"""
+_ONE = r"""
+        (?P<comment>//[^\n]*|/\*.*?\*/)
       | (?P<unended>/\*)
       | (?P<string>"(?:\\[^\n]|[^"\\\n])*"?)
       | (?P<character>'(?:\\[^\n]|[^'\\\n])*'?)
@@ -149,13 +151,18 @@ _TOKEN = re.compile(
       | (?P<newline>\n)
       | (?P<blank>[ \t\v\f]+)
       | (?P<sign>[][(){};,=+*&|<>!~^%?:\#-]+)
-      | (?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
-)
+      | (?P<other>.)"""
+#: One token at a time, which is what the rules are about.
+TOKEN = re.compile(_ONE, re.VERBOSE | re.DOTALL)
+#: The same, but that what is plain is taken in one piece with the blanks after it: most of a source is.
+_TOKENS = re.compile(rf"(?P<run>(?:{_PLAIN})(?:{_PLAIN}|[ \t\v\f])*) | {_ONE}", re.VERBOSE | re.DOTALL)
 
 
-def _logical_lines(text: str, splices: list[int]) -> Iterator[tuple[int, str]]:
-    """Each line after splicing, a blank for every comment, with the number of the line where its first token is."""
+def logical_lines(text: str, splices: list[int], tokens: re.Pattern[str] = _TOKENS) -> Iterator[tuple[int, str]]:
+    """Each line after splicing, a blank for every comment, with the number of the line where its first token is.
+
+    Raises IncludeError for a token that is refused.
+    """
     newlines = [match.start() for match in re.finditer("\n", text)]
 
     def line(token: re.Match[str]) -> int:
@@ -163,7 +170,7 @@ def _logical_lines(text: str, splices: list[int]) -> Iterator[tuple[int, str]]:
 
     made: list[str] = []
     start, empty = 1, True
-    for token in _TOKEN.finditer(text):
+    for token in tokens.finditer(text):
         kind = token.lastgroup
         if kind in _CHECKED:
             _check_token(line, token)

@@ -1,10 +1,12 @@
 """Every way to reach a file outside the module is found, however it is spelled; the honest twin is not."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qualify.includes import Include, IncludeError, scan
+from qualify.includes import TOKEN, Include, IncludeError, logical_lines, scan, spliced
 
 
 def refusal(text: str | bytes) -> IncludeError:
@@ -107,3 +109,35 @@ def test_any_bytes_give_includes_or_an_error_with_a_line(data: bytes) -> None:
     except IncludeError as error:
         lines = [error.line]
     assert all(1 <= line <= data.count(b"\n") + 1 for line in lines)
+
+
+WORDS = [
+    *PIECES,
+    "u8R",
+    "_Pragma",
+    "__has_embed",
+    "a",
+    "$",
+    ".",
+    ".5",
+    "1e",
+    "+",
+    "/",
+    "*",
+    "'",
+    "\t",
+    "\u00b5",
+    "0x1.p",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=20).map("".join))
+@settings(max_examples=300, deadline=None)
+def test_what_is_taken_in_one_piece_reads_as_its_tokens_do(text: str) -> None:
+    def read(*tokens: re.Pattern[str]) -> list[tuple[int, str]] | tuple[int, str]:
+        try:
+            return list(logical_lines(*spliced(text), *tokens))
+        except IncludeError as error:
+            return error.line, error.got
+
+    assert read() == read(TOKEN)

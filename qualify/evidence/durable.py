@@ -64,10 +64,20 @@ class Writer:
 
     def sync_all(self, calls: Mapping[str, Callable[[], None]]) -> None:
         """Wait until the device has files that were put, and folders, by path: many of the calls that sync at once."""
+        paths, failed = [*calls], dict[str, OSError]()
+
+        def some(first: int) -> None:
+            for path in paths[first::_SYNCED_AT_ONCE]:
+                try:
+                    calls[path]()
+                except OSError as error:
+                    failed[path] = error
+
         with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
-            begun = [(path, pool.submit(call)) for path, call in calls.items()]
-            for path, done in begun:
-                self._do("sync", path, done.result)
+            for done in [pool.submit(some, first) for first in range(_SYNCED_AT_ONCE)]:
+                done.result()
+        for path in paths:
+            self._do("sync", path, partial(_raise, failed.get(path)))
 
     def make_folder(self, at: int, name: str, path: str) -> None:
         """Make a folder that is not there yet."""
@@ -135,6 +145,11 @@ def interrupts_held() -> Iterator[None]:
             signal.signal(wanted, handler)
         for number, frame in heard[:1]:
             handlers[signal.Signals(number)](number, frame)
+
+
+def _raise(error: OSError | None) -> None:
+    if error is not None:
+        raise error
 
 
 def _write_all(handle: int, data: bytes) -> None:

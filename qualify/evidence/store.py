@@ -259,7 +259,7 @@ class StagedRun:
         judged = self._judged.get((planned.subject.key, gate))
         if judged is None:
             return judge_gate(self.plan, planned.subject, absent(self.plan, gate), {}, self._gates)
-        return GateVerdict.parse(judged)
+        return GateVerdict.model_validate_json(judged)  # Spelled here a moment ago; the audit spells it again.
 
     def _make_store(self) -> None:
         """Make the store's folders where they are not there, and hold all of them open until the run is sealed."""

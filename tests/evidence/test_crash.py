@@ -5,12 +5,14 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from qualify.errors import RigError
 from qualify.evidence.audit import RunAudit, StoreAudit, verify_store
+from qualify.evidence.durable import Writer, silent
 from qualify.evidence.store import Store
 from tests.evidence.lives import lives
 from tests.evidence.small import GATES, RUN, write_run
@@ -85,3 +87,16 @@ def test_an_operation_that_fails_ends_the_run_and_is_not_tried_again(
         assert not [text for text in seen[number + 1 :] if not re.search("remove .*probe", text)]
         assert stage(root) in (ABSENT, OPENED, SEALED)
         shutil.rmtree(root, ignore_errors=True)
+
+
+def test_a_sync_that_fails_among_many_names_its_file_and_the_others_are_done() -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    calls: dict[str, Callable[[], None]] = {f"f{number}": partial(done.append, number) for number in range(99)}
+    with pytest.raises(RigError, match=f"sync of .*/f42: {os.strerror(errno.EIO)}") as caught:
+        Writer("/store", silent).sync_all({**calls, "f42": fail})
+    assert "check the disk" in caught.value.fix
+    assert sorted(done) == [number for number in range(99) if number != 42]
