@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from qualify import scratch, templates
+from qualify import deadlines, scratch, templates
 from qualify.channel import (
     MAX_MESSAGE_BYTES,
     Announce,
@@ -208,17 +208,14 @@ class Child:
     @contextmanager
     def _deadline(self, timeout_s: float) -> Iterator[None]:
         """Kill the worker after that time. An answer that came as late as the kill counts as none."""
-        timer = threading.Timer(timeout_s, self._kill, ["hung"])
-        timer.daemon = True
-        timer.start()
-        self._busy = True
-        try:
-            yield
-        finally:
-            timer.cancel()
-            with self._lock:
-                self._busy = False
-                self._release()
+        with deadlines.within(timeout_s, lambda: self._kill("hung")):
+            self._busy = True
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._busy = False
+                    self._release()
         if self._fate is not None:
             raise self._lost()
 
