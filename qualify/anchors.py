@@ -23,12 +23,12 @@ from pydantic_core import from_json
 
 from qualify import __version__
 from qualify.admission import Admission
+from qualify.caps import MAX_DOCUMENT_BYTES
 from qualify.domain import Domain
 from qualify.evidence import layout
 from qualify.evidence.files import below, folder, read_file
 from qualify.evidence.manifest import MANIFEST, MAX_MANIFEST_BYTES
 from qualify.evidence.problems import ProblemError
-from qualify.model import MAX_DOCUMENT_BYTES
 
 #: A `SubjectVerdict` as verdict.json has it.
 SubjectJson = Mapping[str, Any]

@@ -13,10 +13,11 @@ from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field
 
+from qualify.caps import MAX_DOCUMENT_BYTES
 from qualify.contract import Argument, Cell, Module
 from qualify.domain import ArchName, Board, Limits
 from qualify.errors import DocumentError
-from qualify.model import MAX_DOCUMENT_BYTES, Document, Name
+from qualify.model import Document, Name
 from qualify.objectcode import Built
 from qualify.steps import Recipe, Record, Step
 

@@ -197,7 +197,7 @@ def verify_evidence(
 ) -> None:
     """Prove: check every byte, judge every gate again, check the history of the store."""
     from qualify.evidence import report
-    from qualify.judgement import Released
+    from qualify.evidence.released import Released
     from qualify.workspace import evidence_root, find_workspace
 
     rules = Released(_gates)
@@ -216,7 +216,7 @@ def report(
 ) -> None:
     """Show runs that verify as markdown: subjects by gates, and what gates cost beside what was declared."""
     from qualify import show, summary
-    from qualify.judgement import Released
+    from qualify.evidence.released import Released
     from qualify.workspace import evidence_root, find_workspace
 
     for line in summary.report(evidence_root(find_workspace(workspace)), runs or (), Released(_gates)):

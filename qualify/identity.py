@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from blake3 import blake3
 
-from qualify.model import Document
+if TYPE_CHECKING:  # Whoever hashes files needs no documents.
+    from qualify.model import Document
 
 #: A kind is part of the key, so that a module and, say, a contract of the same bytes never share an identity (R6.3).
 _CONTEXT = "qualify 2026-10 identity of a {kind}"

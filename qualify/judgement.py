@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from qualify.domain import Domain, Trust
@@ -35,26 +35,6 @@ Measured = Mapping[tuple[str, str], Mapping[str, tuple[Measurement, Mapping[str,
 def rules_of(gate: Gate[Any, Any]) -> Rules:
     """A gate's released rules by number."""
     return {rule.number: rule for rule in gate.rules}
-
-
-class Released(Mapping[str, Rules]):
-    """The rules of every gate of a table, which is read when the first is asked for: until then files can be."""
-
-    def __init__(self, table: Callable[[], Mapping[str, Gate[Any, Any]]]) -> None:
-        self._table = table
-
-    @cached_property
-    def _rules(self) -> dict[str, Rules]:
-        return {name: rules_of(gate) for name, gate in self._table().items()}
-
-    def __getitem__(self, gate: str) -> Rules:
-        return self._rules[gate]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rules)
-
-    def __len__(self) -> int:
-        return len(self._rules)
 
 
 def decide(

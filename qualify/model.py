@@ -23,12 +23,12 @@ from pydantic import (
     ValidationError,
 )
 
+from qualify.caps import MAX_DOCUMENT_BYTES
 from qualify.errors import DocumentError, ShapeError
 
 #: Whatever else is installed: no package but this one has a say in what a document is. Read when a model is first used.
 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
 
-MAX_DOCUMENT_BYTES = 4 << 20  # A plan of a thousand subjects is under 3 MiB; facts are far smaller.
 MAX_DEPTH = 24  # The deepest document of ours, a plan's subjects, nests 12 levels.
 #: All that neither nests nor says where a string begins and ends.
 _PLAIN = bytes(set(range(256)) - set(b'[]{}"'))

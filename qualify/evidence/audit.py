@@ -13,24 +13,22 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qualify.errors import Exit, UsageError
-from qualify.evidence import contents, history, layout, manifest
+from qualify.evidence import contents, layout, manifest
 from qualify.evidence.contents import Contents
 from qualify.evidence.files import below, folder
-from qualify.evidence.history import Records
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import EXITS, AuditOutcome, Problem, ProblemError, outcome_of
-from qualify.evidence.rejudge import Judged, document, rejudge
-from qualify.evidence.sources import against_sources
 from qualify.evidence.spread import spread
-from qualify.evidence.withdrawal import Withdrawal
-from qualify.judgement import Rules, RunVerdict
-from qualify.model import Document
-from qualify.plan import Plan, RunRecord
 
-D = TypeVar("D", bound=Document)
+if TYPE_CHECKING:  # Whoever verifies one run begins to read before it imports any of these.
+    from qualify.evidence.history import Records
+    from qualify.evidence.withdrawal import Withdrawal
+    from qualify.judgement import Rules, RunVerdict
+    from qualify.plan import Plan
+
 #: What a success does not say; printed with it.
 RUN_ANCHOR = "history not checked: this run alone"
 STORE_ANCHOR = "unanchored: a rewrite of everything, history included, would not show"
@@ -129,7 +127,9 @@ def _side_by_side(
     count: int, gates: Mapping[str, Rules], audit: Callable[[int], RunFindings]
 ) -> tuple[RunFindings, ...]:
     if count > 1:
-        len(gates)  # Read now, and not by each process.
+        from qualify.evidence import judging as judging
+
+        len(gates)  # Both are read now, and not by each process.
     return tuple(map(_from_bytes, spread(lambda number: _to_bytes(audit(number)), count)))
 
 
@@ -145,6 +145,8 @@ def _from_bytes(data: bytes) -> RunFindings:
 
 
 def _verify_store(root: Path, audit: Callable[[int, Records], tuple[R, ...]]) -> StoreAudit[R]:
+    from qualify.evidence import history
+
     place = _place(root, "an evidence store")
     try:
         with folder(str(place), place.name) as at:
@@ -163,6 +165,8 @@ def _place(path: Path, what: str) -> Path:
 
 
 def _with_history(found: Records, audits: tuple[R, ...]) -> StoreAudit[R]:
+    from qualify.evidence import history
+
     graph, problems = history.history(found, {audit.run: audit.manifest_sha256 for audit in audits})
     problems += found.problems
     if not any(problem.outcome == "unknown" for problem in problems) and not any(map(_is_hidden, audits)):
@@ -193,39 +197,21 @@ def _audit_in_store(at: int, run: str, found: Records, gates: Mapping[str, Rules
 
 
 def _audit(at: int, name: str, gates: Mapping[str, Rules]) -> RunAudit:
-    with contents.reading(at) as (found, end):  # What judges needs no large file, and need not wait for their digests.
-        problems: list[Problem] = []
-        plan = _document(Plan, found, layout.PLAN, problems)
-        record = _document(RunRecord, found, layout.RECORD, problems)
-        judged = _judged(plan, record, found, gates)
+    with contents.reading(at) as (found, end):
+        from qualify.evidence import judging  # While other processes hash large files, which nothing here waits for.
+
+        begun = judging.begin(found, gates)
         end()
+    verdict, problems = judging.finish(name, begun, found)
     problems += [*found.problems, *_against_manifest(found)]
-    verdict = None
-    if plan is not None and record is not None:
-        problems += [*_against_plan(name, plan, record, found), *against_sources(plan, found)]
-        if judged is not None and not found.is_hidden:
-            verdict = _judge(plan, judged, found, problems)
     return RunAudit(
         run=name,
         problems=tuple(sorted(set(problems))),
-        plan=plan,
+        plan=begun.plan,
         verdict=verdict,
         plan_sha256=found.digests.get(layout.PLAN),
         manifest_sha256=found.digests.get(MANIFEST),
     )
-
-
-def _document(model: type[D], found: Contents, path: str, problems: list[Problem]) -> D | None:
-    """A document that every run has, or a problem."""
-    if path not in found.kept:
-        if not found.is_refused(path):
-            problems.append(Problem(path, "S08", "every run has this file"))
-        return None
-    try:
-        return document(model, found.kept[path], path)
-    except ProblemError as error:
-        problems.append(error.problem)
-        return None
 
 
 def _against_manifest(found: Contents) -> Iterator[Problem]:
@@ -260,39 +246,3 @@ def _implied(paths: Iterable[str]) -> set[str]:
     }
 
 
-def _against_plan(name: str, plan: Plan, record: RunRecord, found: Contents) -> Iterator[Problem]:
-    """The run's own name, the committed seed, and every file that the plan promises."""
-    for path, run in ((layout.PLAN, plan.run), (layout.RECORD, record.run)):
-        if run != name:
-            yield Problem(path, "L07", f"it is of the run {run}")
-    for text in layout.contradictions(plan):
-        yield Problem(layout.PLAN, "V09", text)
-    if hashlib.sha256(bytes.fromhex(record.seed)).hexdigest() != plan.seed_sha256:
-        yield Problem(layout.RECORD, "V17", "its SHA-256 is not seed_sha256 of the plan")
-    for path in sorted(layout.required(plan) - found.digests.keys()):
-        if not found.is_refused(path):
-            yield Problem(path, "S08", "the plan promises this file")
-    for path in sorted(manifest.UNLISTED & found.digests.keys() - {MANIFEST}):
-        yield Problem(path, "V07", "this version cannot check signatures")
-
-
-def _judged(
-    plan: Plan | None, record: RunRecord | None, found: Contents, gates: Mapping[str, Rules]
-) -> Judged | None:
-    """What the measurements give; None where nothing can be said, or the plan is impossible."""
-    if plan is None or record is None or found.is_hidden or any(layout.contradictions(plan)):
-        return None
-    return rejudge(plan, record, found.kept, gates)
-
-
-def _judge(plan: Plan, judged: Judged, found: Contents, problems: list[Problem]) -> RunVerdict | None:
-    """The verdict that the measurements give, which verdict.json has to be byte for byte."""
-    problems += judged.problems
-    allowed = layout.required(plan) | judged.series | manifest.UNLISTED
-    for path in sorted(found.digests.keys() - allowed):
-        if not layout.is_attached(path):
-            problems.append(Problem(path, "S01", "the plan has no such file"))
-    written = found.kept.get(layout.VERDICT)
-    if judged.verdict is not None and written is not None and written != judged.verdict.canonical():
-        problems.append(Problem(layout.VERDICT, "V02", "it is not what the measurements give"))
-    return judged.verdict

@@ -18,12 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from qualify.caps import MAX_DOCUMENT_BYTES
 from qualify.errors import DocumentError
 from qualify.evidence import layout
 from qualify.evidence.files import below, folder, read_file
 from qualify.evidence.manifest import MAX_MANIFEST_BYTES
 from qualify.evidence.problems import ProblemError
-from qualify.model import MAX_DOCUMENT_BYTES, Document, Hex64
+from qualify.model import Document, Hex64
 
 #: The folders whose entries are records.
 WATCHED = (layout.OPENED, layout.RUNS, layout.WITHDRAWN)

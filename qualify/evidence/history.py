@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from qualify.caps import MAX_DOCUMENT_BYTES
 from qualify.evidence import layout
 from qualify.evidence.files import below, folder, names, read_file
 from qualify.evidence.manifest import MANIFEST, MAX_MANIFEST_BYTES, check_path
@@ -20,7 +21,6 @@ from qualify.evidence.problems import Problem, ProblemError
 from qualify.evidence.promotions import Promotions
 from qualify.evidence.rejudge import document
 from qualify.evidence.withdrawal import Withdrawal
-from qualify.model import MAX_DOCUMENT_BYTES
 from qualify.plan import Plan
 
 M = TypeVar("M", Plan, Withdrawal)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from qualify.caps import MAX_DOCUMENT_BYTES
 from qualify.evidence.manifest import MAX_MANIFEST_BYTES, check_path, check_together
-from qualify.model import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:  # A check reads names only, and starts faster without these.
     from qualify.gate import Measurement, SeriesRef

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qualify.errors import Exit, worst
 from qualify.evidence.audit import (
@@ -15,7 +16,9 @@ from qualify.evidence.audit import (
 )
 from qualify.evidence.problems import Problem, printable
 from qualify.garbage import uncollected
-from qualify.judgement import Rules
+
+if TYPE_CHECKING:
+    from qualify.judgement import Rules
 
 
 def print_runs(runs: Iterable[Path], gates: Mapping[str, Rules]) -> Exit:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
+from qualify.caps import MAX_DOCUMENT_BYTES
 from qualify.domain import Domain
 from qualify.errors import EvidenceError, InputError, RigError, UsageError
 from qualify.evidence import audit, history, layout, manifest
@@ -28,7 +29,6 @@ from qualify.evidence.withdrawal import MAX_REASON_CHARS, Withdrawal
 from qualify.gate import Measurement
 from qualify.identity import content
 from qualify.judgement import GateVerdict, Rules, RunVerdict, absent, conclude, conclude_subject, judge_gate
-from qualify.model import MAX_DOCUMENT_BYTES
 from qualify.plan import Plan, Planned, RunRecord
 from qualify.subject import Subject
 

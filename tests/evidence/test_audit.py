@@ -8,18 +8,21 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qualify.errors import Exit, UsageError
 from qualify.evidence import layout, report
 from qualify.evidence.audit import verify_run, verify_store
+from qualify.evidence.files import LARGE_BYTES
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import CODES, UNKNOWN, Problem
 from qualify.evidence.store import Store
+from qualify.judgement import Rules
 from tests.evidence import disguises, forgeries  # noqa: F401 -- they register their attacks.
 from tests.evidence.attacks import ATTACKS, NEWEST, OLDER, Attack, Victim
-from tests.evidence.small import GATES, INPUTS, SIZE, edit, plan, rederive, write_run
+from tests.evidence.small import GATES, INPUTS, SIZE, edit, plan, rederive, rehash, write_run
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +191,24 @@ HIDDEN = (
     "runs",
     ".",
 )
+
+
+def test_a_large_file_that_is_written_while_its_run_is_judged_leaves_no_verdict(victim: Victim) -> None:
+    large = victim.run / "telemetry/large"
+    large.parent.mkdir()
+    large.write_bytes(bytes(LARGE_BYTES))
+    rehash(victim.run)
+    before = verify_run(victim.run, GATES)
+    assert (before.outcome, before.verdict is None) == ("verified", False), before.problems
+
+    class Writing(dict[str, Rules]):
+        def get(self, gate: str, default: Any = None) -> Any:
+            large.write_bytes(bytes(LARGE_BYTES + 1))
+            return super().get(gate, default)
+
+    found = verify_run(victim.run, Writing(GATES))
+    assert ([problem.code for problem in found.problems], found.outcome) == (["P14"], "unknown")
+    assert found.verdict is None
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)

@@ -28,3 +28,11 @@ def test_a_light_command_loads_no_heavy_library(words: tuple[str, ...], code: in
     loaded = set(result.stderr.partition("loaded: ")[2].split())
     assert "qualify.cli" in loaded
     assert not loaded & HEAVY
+
+
+def test_an_audit_begins_to_read_before_it_imports_what_judges() -> None:
+    code = "import sys; from qualify.evidence import report, released; print(*sys.modules)"
+    done = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert {"qualify.evidence.audit", "qualify.evidence.contents"} <= loaded
+    assert not loaded & {"pydantic", "gates", "qualify.model", "qualify.plan", "qualify.judgement"}
