@@ -24,7 +24,7 @@ from qualify.checked import (
     twin_counts,
 )
 from qualify.contract import Argument, Variant
-from qualify.fill import generate, recipe
+from qualify.fill import recipe
 from qualify.gate import Session
 from qualify.seeds import split
 from qualify.steps import (
@@ -131,8 +131,8 @@ class Runner:
     def _untouched(self, variant: Variant, inputs: int, output: Argument) -> Untouched:
         """Run in both polarities once more, and look at every element of an output.
 
-        The device does, where both runs have a set of their own and elements lie in a row; else the host, which takes
-        minutes for gigabytes.
+        The device does, where both runs have a set of their own and elements lie in a row; else the host, which has to
+        be sent them all.
         """
         seed = split(self._seed, "untouched")
         if self._in_a_row and sets(self._subject) > 1:
@@ -146,9 +146,7 @@ class Runner:
         for number, complement in enumerate((False, True)):
             steps += self._prepared(variant, inputs, seed, number, complement=complement)
             steps.append(self._launched.model_copy(update={"set": number}))
-        poison = recipe(output, variant, seed)
-        if not isinstance(poison, Poison):
-            raise ValueError(f"{output.name} holds no poison")
+        poison = _poison_of(output, variant, seed)
         steps.append(Unwritten(buffer=f"{output.name}.0", poison=poison, beside=f"{output.name}.1"))
         (found,) = program.only(self._perform(steps, runs=2), Equal)
         return found.elements, found.first_index
@@ -161,8 +159,7 @@ class Runner:
             steps = self._prepared(variant, inputs, seed, complement=complement)
             self._perform([*steps, self._launched, Read(buffer=f"{output.name}.0")])
             read += self._session.taken()
-        plain, turned = (generate(recipe(output, variant, seed, complement=c), output.elements) for c in (False, True))
-        return untouched(read[0], read[1], (plain, turned), output.dtype)
+        return untouched(read[0], read[1], _poison_of(output, variant, seed))
 
     def _checked(
         self,
@@ -224,6 +221,13 @@ class Runner:
 
     def _perform(self, steps: Sequence[Step], runs: int = 1) -> Sequence[Record]:
         return self._session.run(steps, runs * self._timeout_s)
+
+
+def _poison_of(output: Argument, variant: Variant, seed: str) -> Poison:
+    poison = recipe(output, variant, seed)
+    if not isinstance(poison, Poison):
+        raise ValueError(f"{output.name} holds no poison")
+    return poison
 
 
 def _digest(arguments: Sequence[Argument], number: int = 0) -> Digest:

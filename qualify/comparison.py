@@ -25,12 +25,14 @@ from qualify.nearness import (
     overflow_threshold,
     remoteness,
 )
-from qualify.patterns import numpy_dtype
+from qualify.patterns import numpy_dtype, poison
+from qualify.steps import Poison
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Rows of an element table: enough to see a pattern.
 TABLE_ROWS = 8
+_PIECE_ELEMENTS = 1 << 18  # Of two outputs, compared at a time.
 _NEAR_TIES = 64  # Rounding in float64 orders all but these; the greatest of them is found exactly.
 
 
@@ -172,12 +174,23 @@ def nulls(exact: Oracle, inputs: Mapping[str, tuple[bytes, str]]) -> Iterator[tu
             yield f"copy of {name}", _array(data, dtype).astype(kind).tobytes()
 
 
-def untouched(first: bytes, second: bytes, poison: tuple[bytes, bytes], dtype: str) -> tuple[int, int | None]:
-    """How many elements equal their poison in both of two complementary runs, and the first index (R9.1)."""
-    pairs = zip((first, second), poison, strict=True)
-    equal = [_bits(found, dtype) == _bits(wrote, dtype) for found, wrote in pairs]
-    left = np.flatnonzero(equal[0] & equal[1])
-    return int(left.size), int(left[0]) if left.size else None
+def untouched(first: bytes, second: bytes, wrote: Poison) -> tuple[int, int | None]:
+    """How many elements equal their poison in the first run, and its complement in the second; and the first's index.
+
+    Those are each other's complement, as few others are: poison is made again only where some lie (R9.1).
+    """
+    size = DTYPES[wrote.dtype].size_bytes
+    one, other = (np.frombuffer(data, dtype=f"<u{size}") for data in (first, second))
+    count, index = 0, None
+    for start in range(0, one.size, _PIECE_ELEMENTS):
+        here, there = (each[start : start + _PIECE_ELEMENTS] for each in (one, other))
+        suspects = np.flatnonzero(here == ~there)
+        if suspects.size:
+            pattern = np.frombuffer(poison(wrote, here.nbytes, start * size), dtype=here.dtype)
+            left = suspects[here[suspects] == pattern[suspects]]
+            index = start + int(left[0]) if left.size and index is None else index
+            count += int(left.size)
+    return count, index
 
 
 def _look(data: bytes, exact: Oracle) -> _Distance:

@@ -44,13 +44,13 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 # Poison and zones ----------------------------------------------------------------------------------------------------
 
 
-def poison(recipe: Poison, size_bytes: int) -> bytes:
-    """Poison from a buffer's start: one hash for every 8 bytes.
+def poison(recipe: Poison, size_bytes: int, offset: int = 0) -> bytes:
+    """Poison from a buffer's start, or from a multiple of 8 on: one hash for every 8 bytes.
 
     The two top exponent bits of a float differ, in the bits as in their complement, so the exponent is neither all
     zeros nor all ones: finite, normal and no NaN in both polarities, however narrow the exponent.
     """
-    words = _mix(int(recipe.seed, 16), 0, -(-size_bytes // 8))
+    words = _mix(int(recipe.seed, 16), offset // 8, -(-size_bytes // 8))
     top, below = (np.uint64(mask) for mask in poison_masks(recipe.dtype))
     words = words & ~top | (~words & below) << np.uint64(1)
     return (~words if recipe.complement else words).tobytes()[:size_bytes]

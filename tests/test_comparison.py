@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from qualify.comparison import compare, nulls, oracle, table, untouched, with_zero_signs, witness
 from qualify.contract import Numeric
 from qualify.elements import DTYPES, encode
+from qualify.fill import generate
 from qualify.nearness import FAITHFUL, Bound, Element, bound, checked, element, right_class, under_cap, within
+from qualify.steps import Poison
 
 FLOATS = [name for name, dtype in DTYPES.items() if dtype.kind == "float"]
 WIDE = Bound(Fraction(10**400), Fraction(10**400))
@@ -195,11 +197,20 @@ def test_the_table_shows_other_classes_first_and_at_most_eight() -> None:
     assert not table(f32(*values), None, exact)
 
 
-def test_untouched_elements_equal_their_poison_in_both_polarities() -> None:
-    poison = np.arange(1, 7, dtype="<u4")
-    first, second = poison.copy(), ~poison
-    first[:2] = second[:2] = 77
-    first[4] = second[4] = 5  # Right by chance in one of the runs only.
-    data = (first.tobytes(), second.tobytes())
-    assert untouched(*data, (poison.tobytes(), (~poison).tobytes()), "float32") == (3, 2)
-    assert untouched(data[0], data[0], (poison.tobytes(), (~poison).tobytes()), "float32") == (0, None)
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
+def test_untouched_elements_equal_their_poison_in_both_polarities(dtype: str) -> None:
+    """In any piece of a large output; no element that is poison in one of the runs only, or each other's complement."""
+    count = (1 << 18) + 5
+    poison = Poison(dtype=dtype, seed="7" * 16)
+    word = f"<u{DTYPES[dtype].size_bytes}"
+    wrote = np.frombuffer(generate(poison, count), dtype=word)
+    first = np.full(count, 77, dtype=word)
+    second = first.copy()
+    left = [4, 5, count - 3]
+    first[left], second[left] = wrote[left], ~wrote[left]
+    first[9], second[10] = wrote[9], ~wrote[10]
+    first[11], second[11] = ~wrote[11], wrote[11]
+    assert untouched(first.tobytes(), second.tobytes(), poison) == (3, 4)
+    assert untouched(second.tobytes(), first.tobytes(), poison.model_copy(update={"complement": True})) == (3, 4)
+    assert untouched(first.tobytes(), first.tobytes(), poison) == (0, None)
+    assert untouched(b"", b"", poison) == (0, None)
