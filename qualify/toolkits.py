@@ -18,14 +18,17 @@ _GIB = 1 << 30
 #: Where containers put the driver without telling the loader.
 _DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib")
 _DRIVER = "libcuda.so.1"
+_PLATFORMS = "OCL_ICD_VENDORS"
+#: What PoCL's wheel lays beside pyopencl's loader.
+_POCL_ALONE = ".libs/pocl.icd"
 
 
 @dataclass(frozen=True)
 class Toolkit:
     """One toolkit that can be started here. `worker` names its compiler and device, `version` is major.minor.
 
-    `tools` is all that its workers find on their PATH, `variables` all that they inherit from this environment: where
-    the OpenCL loader finds its platforms, if that is set. `compiler` and `device` are what the compile worker and the
+    `tools` is all that its workers find on their PATH, `variables` what all of them are told: where the OpenCL loader
+    finds its platforms. `compiler` and `device` are what the compile worker and the
     measuring worker alone are told. A compile worker's address space is small, so that a macro bomb dies before the
     machine swaps; a measuring worker's grows by what its arena needs, and has no limit (None) where the driver
     reserves addresses for all memory there is. `build` is a digest of the toolkit's files where the compiler does not
@@ -88,7 +91,8 @@ def board_nodes(devices: Path = Path("/dev")) -> tuple[Path, ...]:
 
 
 def _pocl(name: str, version: str) -> Toolkit:
-    if importlib.util.find_spec("pyopencl") is None:
+    found = importlib.util.find_spec("pyopencl")
+    if found is None or found.origin is None:
         raise RigError(f"{name}: expected the module pyopencl, found none", fix="pip install 'qualify[opencl]'")
     linker = shutil.which("ld")
     if linker is None:
@@ -103,8 +107,17 @@ def _pocl(name: str, version: str) -> Toolkit:
         compile_bytes=2 * _GIB,
         measure_bytes=6 * _GIB,
         tools={"ld": Path(linker).resolve()},
-        variables={key: os.environ[key] for key in ("OCL_ICD_VENDORS",) if key in os.environ},
+        variables=platforms(Path(found.origin).parent / _POCL_ALONE, os.environ),
     )
+
+
+def platforms(alone: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Where workers of PoCL are told to find OpenCL's platforms: where the caller says, else in PoCL's wheel alone.
+
+    Without either the loader looks where it always does, and brings every platform that is there into each worker.
+    """
+    named = environment.get(_PLATFORMS, str(alone) if alone.is_file() else None)
+    return {} if named is None else {_PLATFORMS: named}
 
 
 def cuda(release: cuda_toolkits.Release, folders: tuple[Path, ...]) -> Toolkit:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qualify.toolkits import board_nodes, driver_environment
+from qualify.toolkits import board_nodes, driver_environment, find, platforms
 
 ALWAYS = {"CUDA_CACHE_DISABLE": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_MODULE_LOADING": "EAGER"}
 
@@ -44,3 +44,17 @@ def test_a_board_is_a_numbered_node(tmp_path: Path) -> None:
     assert board_nodes(tmp_path) == ()
     (tmp_path / "nvidia0").touch()
     assert board_nodes(tmp_path) == (tmp_path / "nvidia0",)
+
+
+def test_workers_of_pocl_load_no_other_platform_unless_the_caller_names_some(tmp_path: Path) -> None:
+    alone, named = tmp_path / "pocl.icd", {"OCL_ICD_VENDORS": "/elsewhere"}
+    assert platforms(alone, {}) == {}, "the loader's own places"
+    alone.touch()
+    assert platforms(alone, {"OTHER": "x"}) == {"OCL_ICD_VENDORS": str(alone)}
+    assert platforms(alone, named) == named
+
+
+def test_pocls_wheel_is_found_beside_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
+    (platform,) = find("pocl-3.0").variables.values()
+    assert Path(platform).read_text().startswith("libpocl")

@@ -61,6 +61,7 @@ def test_a_worker_has_nothing_of_its_parents(pocl: Rig, monkeypatch: pytest.Monk
     for key in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "POCL_CACHE_DIR", "PATH"):
         assert Path(environment.pop(key)).is_relative_to(started)
     assert (environment.pop("POCL_KERNEL_CACHE"), environment.pop("PYOPENCL_NO_CACHE")) == ("0", "1")
+    assert Path(environment.pop("OCL_ICD_VENDORS")).name == "pocl.icd"
     rest = {"LC_ALL", "OPENBLAS_NUM_THREADS", "PYOPENCL_COMPILER_OUTPUT", "PYTHONHASHSEED", "PYTHONUSERBASE"}
     assert set(environment) <= rest
     assert f"{6 << 30} " in limits
