@@ -42,6 +42,12 @@ class RoofFacts(Facts):
     launches: SeriesRef | None = None
 
 
+class GraphedFacts(RoofFacts):
+    """And whether the units were graphs, which launch for less than what is launched one by one."""
+
+    graphs: bool
+
+
 class RoofSettings(Settings):
     """What calibration found of the board; without its copy ceiling so many copies are measured here."""
 
@@ -79,7 +85,10 @@ def copy_bytes(subject: Subject) -> int | None:
 
 
 def judge(subject: Subject, facts: RoofFacts, series: Series, settings: RoofSettings) -> Iterable[Check | Note]:
-    """Every check of rule 1. Raises ValueError for times that are not positive."""
+    """Every check of both rules; rule 1 held launches in a row to be a roof of graphs too.
+
+    Raises ValueError for times that are not positive.
+    """
     roofs = _Roofs(subject, facts, series, settings)
     yield roofs.found()
     yield from roofs.floors()
@@ -182,7 +191,8 @@ class _Roofs:
         peak = None if self._board is None else self._board.peak_operations_per_s
         if self.operations is not None and peak is not None:
             shares["operations"] = Fraction(self.operations * NS, peak * median_ns)
-        if self._launch_ns is not None:
+        graphs = isinstance(self._facts, GraphedFacts) and self._facts.graphs
+        if self._launch_ns is not None and not graphs:
             launches = self._facts.passes * len(self._subject.candidate.launches)
             shares["launches"] = Fraction(launches * self._launch_ns, median_ns)
         return shares
@@ -231,22 +241,24 @@ FIXES = {
 }
 
 
-class RooflineGate(Gate[RoofFacts, RoofSettings]):
+class RooflineGate(Gate[GraphedFacts, RoofSettings]):
     """Physics as a check, and a sentence for the author."""
 
     id: ClassVar[str] = "roofline"
     claim: ClassVar[str] = "No segment is faster than its compulsory bytes and operations allow at the board's peak."
     runs_on: ClassVar[Literal["host", "device"]] = "device"
     timed: ClassVar[bool] = True
-    rules: ClassVar[tuple[Rule[RoofFacts, RoofSettings], ...]] = (
+    rules: ClassVar[tuple[Rule[RoofFacts, RoofSettings] | Rule[GraphedFacts, RoofSettings], ...]] = (
         Rule(1, RoofFacts, RoofSettings, checks, judge, FIXES),
+        Rule(2, GraphedFacts, RoofSettings, checks, judge, FIXES),
     )
 
-    def measure(self, subject: Subject, bench: Bench, settings: RoofSettings) -> RoofFacts:
+    def measure(self, subject: Subject, bench: Bench, settings: RoofSettings) -> GraphedFacts:
         """What gate timing saw, and copies if no ceiling is on record. Raises WorkerLost."""
         seen = bench.needed("timing", TimedFacts)
         passes = None if seen.pace is None else seen.pace.passes * seen.pace.units
-        facts = RoofFacts(passes=passes, candidate=seen.candidate, incumbent=seen.incumbent)
+        graphs = seen.pace is not None and program.as_graphs(subject, seen.pace.pace)
+        facts = GraphedFacts(passes=passes, candidate=seen.candidate, incumbent=seen.incumbent, graphs=graphs)
         cited = subject.role != "control" and settings.board is not None
         size = copy_bytes(subject)
         if size is None or (cited and settings.board is not None and settings.board.copy_bytes_per_s is not None):

@@ -26,6 +26,7 @@ NOTES = frozenset(
         "advisories",  # compile: what the assembler said under a code.
         "index",  # numeric: where an element lies.
         "set",  # trial: which set was drawn.
+        "graphs",  # roofline: whether a note may hold launches to be a roof.
     }
 )
 

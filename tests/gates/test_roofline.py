@@ -1,16 +1,17 @@
 """Gate roofline: nothing is faster than physics, what binds is said, and what is not known is named."""
 
+import json
 from typing import Any
 
 import pytest
 
-from gates.roofline import RoofFacts, checks, copy_bytes, moved_bytes
+from gates.roofline import GraphedFacts, checks, copy_bytes, moved_bytes
 from qualify.domain import Calibrated
 from qualify.pacing import Paced
 from qualify.subject import Subject
 from qualify.timed import Span, TimedFacts
 from qualify.verdict import Verdict
-from tests.gates.beds import Bed, Measured, script
+from tests.gates.beds import Bed, Measured, opencl, script
 from tests.gates.build import LIMITS, buffer, check, not_held, series_ref, subject, verdict
 
 Closed = dict[str, bool | None]
@@ -25,15 +26,20 @@ LAUNCHES = [stamp for n in range(100) for stamp in (1000 + 2000 * n, 2800 + 2000
 BOARD = Calibrated(calibration=("run-1",), driver="d", copy_bytes_per_s=10**11, launch_ns=500)
 
 
-def facts(fastest_ns: int, median_ns: int | None = None, **changes: Any) -> RoofFacts:
+def facts(fastest_ns: int, median_ns: int | None = None, **changes: Any) -> GraphedFacts:
     """A segment of three passes of each arm; copies were measured here."""
     span = Span(fastest_ns=fastest_ns, median_ns=median_ns or fastest_ns)
-    fields: dict[str, Any] = {"passes": 3, "candidate": span, "incumbent": Span(fastest_ns=10**9, median_ns=10**9)}
+    fields: dict[str, Any] = {
+        "graphs": False,
+        "passes": 3,
+        "candidate": span,
+        "incumbent": Span(fastest_ns=10**9, median_ns=10**9),
+    }
     fields |= {"copy_bytes": COPY, "copies": series_ref("copies", COPIES), "launches": series_ref("launches", LAUNCHES)}
-    return RoofFacts(**{**fields, **changes})
+    return GraphedFacts(**{**fields, **changes})
 
 
-def roofs(found: RoofFacts, about: Subject = ABOUT, **settings: Any) -> Verdict:
+def roofs(found: GraphedFacts, about: Subject = ABOUT, **settings: Any) -> Verdict:
     """The verdict; where a board is cited nothing was copied."""
     if "board" in settings:
         found = found.model_copy(update=dict.fromkeys(("copy_bytes", "copies", "launches")))
@@ -75,7 +81,7 @@ def test_a_segment_at_the_copy_ceiling_passes_and_memory_binds() -> None:
         ),
     ],
 )
-def test_faster_than_copies_of_just_now_and_the_unknown_prove_nothing(found: RoofFacts, closed: Closed) -> None:
+def test_faster_than_copies_of_just_now_and_the_unknown_prove_nothing(found: GraphedFacts, closed: Closed) -> None:
     assert not_held(roofs(found)) == closed
 
 
@@ -118,6 +124,24 @@ def test_operations_count_where_contract_and_board_state_them() -> None:
     assert notes(roofs(facts(30_000_000), about, board=BOARD))["operations_roof"] == "unknown"
 
 
+def test_launches_in_a_row_are_no_roof_of_graphs() -> None:
+    small = ABOUT.model_copy(update={"arguments": (buffer("y", "output", 100), buffer("a", "input", 100))})
+    assert notes(roofs(facts(6_000, 6_500), small))["binds"] == "92 % of the roof of launches"
+    found = notes(roofs(facts(6_000, 6_500, graphs=True), small))
+    assert found["binds"] == "0 % of the roof of memory"
+    assert found["launch"] == notes(roofs(facts(6_000, 6_500), small))["launch"]
+
+
+def test_a_unit_of_several_passes_is_a_graph_where_there_are_graphs(simulated: Bed, pocl: Bed) -> None:
+    def graphs(bed: Bed, text: bytes, passes: int) -> bool:
+        facts = measured(bed, bed.subject(text, n=1000), passes).measurement.facts
+        return GraphedFacts.model_validate_json(json.dumps(facts)).graphs
+
+    assert graphs(simulated, script(), 3)
+    assert not graphs(simulated, script(), 1)
+    assert not graphs(pocl, opencl(), 3)
+
+
 def test_compulsory_bytes_are_each_input_and_output_once_unless_the_cohort_says() -> None:
     passed = (buffer("y", "inout", 10), buffer("a", "input", 10), buffer("s", "scratch", 10, init="poison"))
     assert moved_bytes(subject(arguments=passed)) == 4 * 30
@@ -127,9 +151,9 @@ def test_compulsory_bytes_are_each_input_and_output_once_unless_the_cohort_says(
 # Through measuring workers -------------------------------------------------------------------------------------------
 
 
-def measured(bed: Bed, about: Subject, **settings: Any) -> Measured:
+def measured(bed: Bed, about: Subject, passes: int = 1, **settings: Any) -> Measured:
     span = Span(fastest_ns=1_000_000, median_ns=1_100_000)
-    pace = Paced(passes=1, units=3, flush_bytes=0, more_bytes=None)
+    pace = Paced(passes=passes, units=3, flush_bytes=0, more_bytes=None)
     timed = TimedFacts(flush_bytes=0, pace=pace, candidate=span, incumbent=span)
     return bed.judge("roofline", about, needed={"timing": timed}, **settings)
 
