@@ -262,6 +262,7 @@ class _Promotion:
     def _admit(self, opened: Opened, finished: Finished, before: admissions.Admissions) -> None:
         """Append what won, unless another route was admitted to the cell meanwhile."""
         workspace, root = self.request.workspace, self.store.root
+        self._say_why_nothing(finished.verdict)
         won = {subject.cell.id: (subject, verdict) for subject, verdict in winners(finished)}
         won = {cell: won[cell] for cell in self._in_time(won, before)}
         if not won:
@@ -276,6 +277,13 @@ class _Promotion:
             if made:
                 path = admissions.append(workspace, self.operation, self.domain, made)
                 self.promoted.admitted += [(each, path) for each in made.values()]
+
+    def _say_why_nothing(self, verdict: RunVerdict) -> None:
+        """A note where candidates passed and the run may admit none of them."""
+        passed = any(subject.role == "candidate" and subject.outcome == "pass" for subject in verdict.subjects)
+        if passed and not verdict.admissible:
+            self.promoted.undecided = True
+            self._note(f"nothing is admitted: {'; '.join(verdict.reasons)}")
 
     def _in_time(self, cells: Iterable[str], before: admissions.Admissions) -> list[str]:
         """The cells whose admissions are those that were there when the run was opened."""

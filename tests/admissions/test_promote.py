@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -257,6 +257,28 @@ def test_of_two_promotions_at_once_each_counts_and_the_later_one_is_not_admitted
     assert (done.admitted, done.exit_code()) == ([], Exit.INCONCLUSIVE)
     assert done.notes == ["large: another route was admitted meanwhile; promote again"]
     assert [each["subject"]["candidate"]["route"] for each in admissions(workspace)["large"]] == ["other"]
+
+
+class Stopping(beds.ScriptedGate):
+    """A timing gate during which somebody interrupts, once the first cell has passed."""
+
+    runs_on: ClassVar[Literal["host", "device"]] = "device"  # One cell after the other.
+
+    def measure(self, subject: Subject, bench: Bench, settings: beds.Nothing) -> beds.Measured:
+        if subject.cell.id == "ragged":
+            raise KeyboardInterrupt
+        return super().measure(subject, bench, settings)
+
+
+def test_what_passed_in_a_run_that_may_admit_nothing_is_not_admitted_and_the_reason_is_said(
+    screened: Workspace, run: str
+) -> None:
+    table = {**beds.gates(), "timing": Stopping("timing", beds.FASTER, conclusive=True)}
+    done = beds.promoted(screened, run, cells={"large", "ragged"}, routes={"fast"}, table=table)
+    ((_, _, verdict),) = done.runs
+    assert [each.cell for each in verdict.subjects if (each.role, each.outcome) == ("candidate", "pass")] == ["large"]
+    assert (done.admitted, done.exit_code()) == ([], Exit.INTERRUPTED)
+    assert done.notes == ["nothing is admitted: the run was interrupted"]
 
 
 def test_the_simulated_device_admits_nothing(tmp_path: Path) -> None:
