@@ -12,7 +12,8 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -221,6 +222,29 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Opening:
+    """A rig that is opened in a thread of its own, while its command does something else."""
+
+    def __init__(self, toolkit: str, arch: str) -> None:
+        self._opened: Future[Rig] = Future()
+        threading.Thread(target=self._open, args=(toolkit, arch), name="rig", daemon=True).start()
+
+    def _open(self, toolkit: str, arch: str) -> None:
+        try:
+            self._opened.set_result(Rig.open(toolkit, arch))
+        except BaseException as error:  # noqa: BLE001 -- whoever asks for the rig gets it.
+            self._opened.set_exception(error)
+
+    def rig(self) -> Rig:
+        """The rig, once it is open. Raises what `Rig.open` raises."""
+        return self._opened.result()
+
+    def close(self) -> None:
+        """Close the rig, if there is one."""
+        with suppress(RigError):
+            self.rig().close()
 
 
 def _evaluate(subject: Subject, variant: Variant, seed: str, source: ReferenceSource) -> Evaluate:

@@ -78,10 +78,7 @@ def screen(
 ) -> None:
     """Discover: run candidates through the gates and seal the evidence, losers included."""
     _begin_workers()
-    from gates import GATES
-    from qualify import show
-    from qualify.screen import Request
-    from qualify.screen import screen as run
+    from qualify.screen import Request, Screening
     from qualify.workspace import find_workspace
 
     request = Request(
@@ -94,10 +91,13 @@ def screen(
         until=until,
         candidates=candidates,
     )
-    screened = run(request, GATES, show.Lines(quiet=as_json))
+    with Screening(request) as screening:
+        from gates import GATES
+        from qualify import show
+
+        screened = screening.run(GATES, show.Lines(quiet=as_json))
     _show_runs(screened.runs, as_json=as_json)
-    show.say(*map(show.printable, screened.notes), *show.absent(screened.absent))
-    show.say(*show.rig_errors(screened.rig_errors))
+    show.say(*map(show.printable, screened.notes), *show.absent(screened.absent), *show.rig_errors(screened.rig_errors))
     raise typer.Exit(screened.exit_code(fail_on_reject=fail_on_reject))
 
 

@@ -53,6 +53,7 @@ class Compilers:
         self._harness_lock = threading.Lock()
         self._harness: tuple[bytes, ...] | None = None
         self._made: dict[str, Future[Built]] = {}
+        self._keys: dict[str, str] = {}  # Of that, by a module's identity.
         self._objects = scratch.folder()
 
     def describe(self) -> Described:
@@ -105,8 +106,12 @@ class Compilers:
 
     def _future(self, composed: Composed) -> tuple[str, Future[Built]]:
         """The key of a module and what becomes of it, which is this thread's to make if nobody has begun."""
+        key = self._keys.get(composed.identity, "")
+        begun = self._made.get(key)
+        if begun is not None:
+            return key, begun
         code = code_of(composed.module)
-        key = content(code.canonical())
+        key = self._keys[composed.identity] = content(code.canonical())
         with self._lock:
             future = self._made.get(key)
             if future is not None:

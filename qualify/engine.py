@@ -22,6 +22,7 @@ from qualify.evidence.store import StagedRun
 from qualify.gate import Facts, Gate, Measurement, Settings, WorkerLost
 from qualify.model import canonical_bytes
 from qualify.plan import Node, Plan, Planned
+from qualify.subject import Subject
 from qualify.verdict import Verdict
 
 Gates = Mapping[str, Gate[Any, Any]]
@@ -56,6 +57,26 @@ class _State:
     def is_plain(self) -> bool:
         """Whether this is the route that the others of its cell are judged against."""
         return self.planned.subject.role == "plain"
+
+
+@dataclass(frozen=True)
+class _Needed(Mapping[str, tuple[Measurement, str]]):
+    """Measurements that a gate may ask for, each read again when it does."""
+
+    run: StagedRun
+    subject: Subject
+    gates: tuple[str, ...]
+
+    def __getitem__(self, gate: str) -> tuple[Measurement, str]:
+        if gate not in self.gates:
+            raise KeyError(gate)
+        return self.run.measurement(self.subject, gate)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.gates)
+
+    def __len__(self) -> int:
+        return len(self.gates)
 
 
 @dataclass
@@ -115,7 +136,7 @@ class Execution:
         """One gate's facts about one subject; whatever goes wrong becomes the measurement's state."""
         gate = self.gates[node.gate]
         subject = state.planned.subject
-        needed = {need: self.run.measurement(subject, need) for need in node.needs if need in state.measured}
+        needed = _Needed(self.run, subject, tuple(need for need in node.needs if need in state.measured))
         bench = self.rig.bench(subject, needed)
         started_ns = time.monotonic_ns()
         made = self._attempt(gate, state.planned, bench, gate.rule.settings.parse(canonical_bytes(node.settings)))
@@ -123,7 +144,7 @@ class Execution:
             update={
                 "gate": node.gate,
                 "rule": node.rule,
-                "uses": {need: digest for need, (_, digest) in needed.items()},
+                "uses": {need: self.run.sha256(subject, need) for need in needed},
                 "host_ns": time.monotonic_ns() - started_ns,
             }
         )

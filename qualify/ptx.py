@@ -24,6 +24,7 @@ _HINT = re.compile(r"\bsetmaxnreg\.")
 _HIDDEN = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _VERSION = re.compile(r"\.version\s+(\d{1,3}\.\d{1,3})")
 _TARGET = re.compile(r"\.target\s+(\w{1,40})")
+_MARK, _BRACE = re.compile(r"[{};]"), re.compile(r"[{}]")
 _FUNCTION = re.compile(r"\.(entry|func)\b")
 _FUNCTION_NAME = re.compile(r"\s*(?:\.\w+\s*)*(?:\([^)]*\)\s*)?([\w$.%]+)")
 _VARIABLE = re.compile(r"(?<![\w.$])\.(global|const)\b")
@@ -91,7 +92,8 @@ def scan(text: str) -> Ptx:
         raise ValueError(f"{len(text)} characters of PTX where at most {MAX_PTX_CHARS} are read")
     visible = _HIDDEN.sub(" ", text)
     version, target = _VERSION.search(visible), _TARGET.search(visible)
-    module = _Module()
+    special = _registers(text)
+    module = _Module(special)
     for header, body in _statements(visible):
         module.take(header, body)
     state, constants = module.variables("global"), module.variables("const")
@@ -102,7 +104,7 @@ def scan(text: str) -> Ptx:
         state=state,
         constants=constants,
         undefined=tuple(name for name in dict.fromkeys(module.expected) if name not in module.defined),
-        special_registers=_registers(text),
+        special_registers=special,
     )
 
 
@@ -112,8 +114,8 @@ def _registers(text: str) -> tuple[str, ...]:
 
 def _statements(text: str) -> Iterator[tuple[str, str | None]]:
     """Every statement at the module's level: its text, and its body when it is a function with one."""
-    depth, start, opened = 0, 0, 0
-    for match in re.finditer(r"[{};]", text):
+    depth, start, opened, at = 0, 0, 0, -1
+    while match := (_BRACE if depth else _MARK).search(text, at + 1):
         mark, at = match[0], match.start()
         if mark == "{":
             opened = at if depth == 0 else opened
@@ -129,22 +131,21 @@ def _statements(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 class _Module:
-    """What the statements add up to."""
+    """What the statements add up to. Where the whole text names no `special` register, no entry's body does."""
 
-    def __init__(self) -> None:
+    def __init__(self, special: tuple[str, ...]) -> None:
+        self._special = special
         self.entries: list[PtxEntry] = []
         self.expected: list[str] = []
         self.defined: set[str] = set()
         self._variables: list[tuple[str, Variable]] = []
-        self._words: set[str] = set()
+        self._texts: list[str] = []
 
     def variables(self, space: str) -> tuple[Variable, ...]:
-        """The variables of a state space."""
-        return tuple(
-            variable.model_copy(update={"named": variable.name in self._words})
-            for held_in, variable in self._variables
-            if held_in == space
-        )
+        """The variables of a state space. Words are looked for only where there is one that may be named by them."""
+        found = [variable for held_in, variable in self._variables if held_in == space]
+        words = {word for text in self._texts for word in _WORD.findall(text)} if found else set()
+        return tuple(variable.model_copy(update={"named": variable.name in words}) for variable in found)
 
     def take(self, header: str, body: str | None) -> None:
         """One statement of the module."""
@@ -158,9 +159,9 @@ class _Module:
             self.expected.append(name)
             return
         self.defined.add(name)
-        self._words.update(_WORD.findall(body))
+        self._texts.append(body)
         if function[1] == "entry":
-            self.entries.append(_entry(name, header, body))
+            self.entries.append(_entry(name, header, body, _registers(body) if self._special else ()))
         for inner in _INNER.findall(body):
             self._variable(inner)
 
@@ -169,7 +170,7 @@ class _Module:
         if space is None:
             return
         linkage = _LINKAGE.findall(header)
-        self._words.update(_WORD.findall(header.partition("=")[2]))
+        self._texts.append(header.partition("=")[2])
         for variable in _variables(header):
             if "extern" in linkage:
                 self.expected.append(variable.name)
@@ -194,7 +195,7 @@ def _variables(header: str) -> Iterator[Variable]:
             yield Variable(name=names[-1], size_bytes=size if known else None)
 
 
-def _entry(symbol: str, header: str, body: str) -> PtxEntry:
+def _entry(symbol: str, header: str, body: str, special: tuple[str, ...]) -> PtxEntry:
     bounds: dict[str, tuple[int, ...]] = {
         name: tuple(int(value) for value in values.split(",")) for name, values in _BOUNDS.findall(header)
     }
@@ -206,5 +207,5 @@ def _entry(symbol: str, header: str, body: str) -> PtxEntry:
         max_registers=bounds.get("maxnreg", (None,))[0],
         cluster=bounds.get("reqnctapercluster"),
         register_hints=_HINT.search(body) is not None,
-        special_registers=_registers(body),
+        special_registers=special,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from qualify import cohort, pipeline
 from qualify.anchors import Anchors
-from qualify.bench import Rig
+from qualify.bench import Opening, Rig
 from qualify.domain import Domain
 from qualify.engine import Gates, Progress
 from qualify.errors import Exit, NothingSelected, RigError, UsageError, worst
@@ -60,40 +61,54 @@ class Screened:
         return worst(codes)
 
 
-def screen(request: Request, gates: Gates, progress: Progress) -> Screened:
-    """Screen every selected operation in every selected domain that is here.
+class Screening:
+    """One command's work: the workspace read once, then domain by domain, operation by operation.
 
-    Raises UsageError or InputError for what the workspace or the command line gets wrong, RigError if no selected
-    domain is here, NothingSelected if the filters leave no subject.
+    The rig of the first domain is opened meanwhile, and closed with this. Raises UsageError or InputError for what the
+    workspace or the command line gets wrong.
     """
-    screening = _Screening(request, gates, progress)
-    for wanted in screening.pipelines.selected(request.domain):
-        screening.domain(wanted)
-        if screening.screened.interrupted:
-            return screening.screened
-    screened = screening.screened
-    if not screened.runs and screened.absent:
-        raise pipeline.nowhere(screened.absent)
-    if not screened.runs:
-        raise NothingSelected("the filters leave no subject", fix="name other cells, routes or domains")
-    return screened
 
-
-class _Screening:
-    """One command's work: the workspace read once, then domain by domain, operation by operation."""
-
-    def __init__(self, request: Request, gates: Gates, progress: Progress) -> None:
-        self.request, self.gates, self.progress = request, gates, progress
-        self.screened = Screened()
+    def __init__(self, request: Request) -> None:
+        self.request, self.screened = request, Screened()
         self.pipelines = pipeline.load(request.workspace)
+        self.domains = self.pipelines.selected(request.domain)
         names = _selected_operations(request)
-        self.cohorts = [cohort.load(request.workspace, name, candidates=request.candidates) for name in names]
-        _check_names(request, self.cohorts)
+        self._opening = Opening(self.domains[0].toolkit, self.domains[0].arch)
+        try:
+            self.cohorts = [cohort.load(request.workspace, name, candidates=request.candidates) for name in names]
+            _check_names(request, self.cohorts)
+        except BaseException:
+            self._opening.close()
+            raise
 
-    def domain(self, wanted: pipeline.PlannedDomain) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opening.close()
+
+    def run(self, gates: Gates, progress: Progress) -> Screened:
+        """Screen every selected operation in every selected domain that is here.
+
+        Raises UsageError or InputError as above, RigError if no selected domain is here, NothingSelected if the filters
+        leave no subject.
+        """
+        self.gates, self.progress = gates, progress
+        for wanted in self.domains:
+            self._domain(wanted)
+            if self.screened.interrupted:
+                return self.screened
+        if not self.screened.runs and self.screened.absent:
+            raise pipeline.nowhere(self.screened.absent)
+        if not self.screened.runs:
+            raise NothingSelected("the filters leave no subject", fix="name other cells, routes or domains")
+        return self.screened
+
+    def _domain(self, wanted: pipeline.PlannedDomain) -> None:
         """Every cohort in one domain, or the reason why the domain is not here."""
         try:
-            rig = Rig.open(wanted.toolkit, wanted.arch)
+            first = wanted is self.domains[0]
+            rig = self._opening.rig() if first else Rig.open(wanted.toolkit, wanted.arch)
         except RigError as error:
             self.screened.absent[str(wanted)] = error
             return

@@ -146,7 +146,22 @@ def test_a_function_of_unknown_form_is_no_function_that_is_not_there() -> None:
 
 
 PIECES = st.sampled_from(
-    [*'(){};"=', ".global ", ".entry ", ".func ", ".extern ", "/*", "*/", "//", "\n", "x", "[3]", ".u32 "]
+    [
+        *'(){};"=',
+        ".global ",
+        ".entry ",
+        ".func ",
+        ".extern ",
+        "/*",
+        "*/",
+        "//",
+        "\n",
+        "x",
+        "[3]",
+        ".u32 ",
+        "%clock",
+        "64",
+    ]
 )
 
 
@@ -154,6 +169,7 @@ PIECES = st.sampled_from(
 def test_any_text_gives_facts(text: str) -> None:
     found = scan(text)
     assert Ptx.parse(found.canonical()) == found
+    assert all(set(each.special_registers) <= set(found.special_registers) for each in found.entries)
 
 
 @pytest.mark.parametrize("unit", ["/*", ".func(", ".entry ", "a", ".attribute(", "{", '"\n', "[1]", ".global ", "}"])

@@ -192,13 +192,16 @@ class StagedRun:
             self._judged[place] = verdict.canonical()
         return verdict
 
+    def sha256(self, subject: Subject, gate: str) -> str:
+        """The SHA-256 of a recorded measurement's file. Raises KeyError if there is none."""
+        return self._folder.digests[layout.measurement_path(subject.key, gate)]
+
     def measurement(self, subject: Subject, gate: str) -> tuple[Measurement, str]:
         """A recorded measurement and the SHA-256 of its file. Raises KeyError if there is none, RigError if it changed.
 
         It is read again, so that a run of a thousand subjects holds none of them.
         """
-        path = layout.measurement_path(subject.key, gate)
-        sha256 = self._folder.digests[path]
+        path, sha256 = layout.measurement_path(subject.key, gate), self.sha256(subject, gate)
         with as_rig_error():
             data = self._folder.read(path, MAX_DOCUMENT_BYTES)
             if hashlib.sha256(data).hexdigest() != sha256:

@@ -152,8 +152,8 @@ def screened(
 ) -> str:
     """Screen and return the run's name."""
     request = screen.Request(workspace.path, cells=frozenset(cells), routes=frozenset(routes))
-    done = screen.screen(request, gates(script), Silent())
-    return done.runs[-1][0].name
+    with screen.Screening(request) as screening:
+        return screening.run(gates(script), Silent()).runs[-1][0].name
 
 
 def promoted(

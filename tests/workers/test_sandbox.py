@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from qualify.bench import Rig
+from qualify.bench import Opening, Rig
 from qualify.children import Job, Nursery
 from qualify.errors import RigError
 from qualify.gate import Loss, WorkerLost
@@ -240,6 +240,18 @@ def test_a_module_is_built_before_anybody_asks_and_whoever_asks_is_told_of_its_l
 def named(name: str) -> set[int]:
     """The workers of a kind that this process has."""
     return {pid for pid in workers(os.getpid()) if kind(pid) == name}
+
+
+def test_a_rig_that_is_opened_meanwhile_is_there_or_says_why_not_and_closes_unasked() -> None:
+    absent = Opening("cuda-1.0", "sm_90")
+    with pytest.raises(RigError, match=r"cuda-1\.0|1\.0"):
+        absent.rig()
+    absent.close()
+    opening = Opening("simulated-1.0", "native")
+    opening.close()
+    trial = Trial(opening.rig())
+    with pytest.raises(RigError, match="interrupted"):
+        opening.rig().bench(trial.subject(HONEST["simulated"]), {}).build(trial.subject(HONEST["simulated"]).candidate)
 
 
 def test_closing_the_rig_blames_no_kernel() -> None:
