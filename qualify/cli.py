@@ -384,7 +384,7 @@ def main() -> NoReturn:
         code = Exit.DONE
     except Exception as error:  # noqa: BLE001 -- only what is no usage error is raised again, as a bug.
         code = _usage(error)
-    sys.exit(int(code or 0))
+    garbage.leave(int(code or 0))
 
 
 def _usage(error: Exception) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from importlib.resources import files as package_files
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class NvrtcCompiler(Compiler):
 
     def describe(self) -> Described:
         """The toolkit's release and full version, and what it compiles for; it knows no board."""
-        made = self._nothing()
+        made = self._nothing
         return Described(
             version=".".join(str(part) for part in self._nvrtc.release),
             toolkit_build=f"cuda-{self._version(made)}",
@@ -72,7 +73,7 @@ class NvrtcCompiler(Compiler):
 
     def canary(self) -> None:
         """Compile an empty kernel. Raises RigError: no module can be blamed after that."""
-        self._version(self._nothing())
+        self._version(self._nothing)
 
     def harness(self) -> bytes:
         """The harness's own kernels for the architecture. Raises RigError if the toolkit does not take them."""
@@ -139,7 +140,9 @@ class NvrtcCompiler(Compiler):
     def _limits(self, target: str) -> Limits:
         return limits(target, self._nvrtc.release)
 
+    @cached_property
     def _nothing(self) -> Compilation:
+        """What becomes of an empty kernel: the canary's, which tells of the toolkit too."""
         return self._nvrtc.compile(_NOTHING, {}, self._options(self._arch, ()))
 
     def _version(self, made: Compilation) -> str:
