@@ -28,6 +28,7 @@ from qualify.domain import Domain
 from qualify.evidence import layout
 from qualify.evidence.files import below, folder, read_file
 from qualify.evidence.manifest import MANIFEST, MAX_MANIFEST_BYTES
+from qualify.evidence.outcomes import Outcomes
 from qualify.evidence.problems import ProblemError
 
 #: A `SubjectVerdict` as verdict.json has it.
@@ -59,7 +60,7 @@ class _Run:
     manifest_sha256: str
     versions: Mapping[str, Any]
     plan: Mapping[str, Any]
-    verdict: Mapping[str, Any]
+    outcomes: Outcomes
 
     @cached_property
     def conclusive(self) -> frozenset[str]:
@@ -78,11 +79,6 @@ class _Run:
         plain = (each for each in self.planned.values() if each["role"] == "plain")
         return {each["cell"]["id"]: each["candidate"]["identity"] for each in plain}
 
-    @cached_property
-    def subjects(self) -> Mapping[tuple[str, str], SubjectJson]:
-        """What the verdict says of each cell and route."""
-        return {(each["cell"], each["route"]): each for each in self.verdict["subjects"]}
-
 
 class Anchors:
     """The runs of a store, each read once."""
@@ -99,10 +95,10 @@ class Anchors:
             self._withdrawn[run] = self._mark(run)
         return self._withdrawn[run]
 
-    def subjects(self, run: str) -> Mapping[tuple[str, str], SubjectJson]:
-        """What a sealed run's verdict says of each cell and route; nothing where that cannot be read."""
+    def subjects(self, run: str) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        """Cell, route, role and outcome of each subject of a sealed run; nothing where that cannot be read."""
         found = self._run(run)
-        return {} if isinstance(found, str) else found.subjects
+        return {} if isinstance(found, str) else found.outcomes.subjects
 
     def sources(self, run: str) -> dict[str, str] | None:
         """The SHA-256 of every file of the cohorts that a run read; None unless it stands and this version read them.
@@ -157,17 +153,15 @@ class Anchors:
         try:
             with _below(self._root, f"{layout.RUNS}/{name}") as at:
                 data = read_file(at, MANIFEST, MANIFEST, MAX_MANIFEST_BYTES)
-                plan, record, verdict = (
-                    _listed(at, path, data) for path in (layout.PLAN, layout.RECORD, layout.VERDICT)
-                )
-                versions = record["versions"]
-            if (plan["run"], verdict["run"]) != (name, name):
+                plan, record = (from_json(_listed(at, path, data)) for path in (layout.PLAN, layout.RECORD))
+                outcomes, versions = Outcomes(_listed(at, layout.VERDICT, data)), record["versions"]
+            if (plan["run"], outcomes.said["run"]) != (name, name):
                 return f"the run {name} does not stand: it is of the run {plan['run']}"
         except ProblemError as error:
             return f"the run {name} does not stand: {error}"
         except _SHAPE as error:
             return f"the run {name} does not stand: {type(error).__name__} while it was read"
-        return _Run(hashlib.sha256(data).hexdigest(), versions, plan, verdict)
+        return _Run(hashlib.sha256(data).hexdigest(), versions, plan, outcomes)
 
 
 def _is_source(path: str) -> bool:
@@ -181,8 +175,8 @@ def _below(root: Path, path: str) -> Iterator[int]:
         yield handle
 
 
-def _listed(at: int, path: str, manifest: bytes) -> Any:
-    """A document of the run. Raises ProblemError unless its bytes are those that the manifest lists.
+def _listed(at: int, path: str, manifest: bytes) -> bytes:
+    """A document of the run, as bytes. Raises ProblemError unless its bytes are those that the manifest lists.
 
     The manifest's own text needs no grammar here: only the one that was admitted has the admitted digest.
     """
@@ -190,7 +184,7 @@ def _listed(at: int, path: str, manifest: bytes) -> Any:
     line = f"{hashlib.sha256(data).hexdigest()}  {path}\n".encode()
     if not manifest.startswith(line) and b"\n" + line not in manifest:
         raise ProblemError("C01", path, "the bytes are not those of the manifest")
-    return from_json(data)
+    return data
 
 
 def _against_run(admission: Admission, run: _Run) -> Iterator[str]:
@@ -214,12 +208,13 @@ def _against_run(admission: Admission, run: _Run) -> Iterator[str]:
 
 
 def _against_verdict(admission: Admission, run: _Run) -> Iterator[str]:
-    if run.verdict["admissible"] is not True:
-        yield f"{admission.run} admits nothing: {'; '.join(run.verdict['reasons'])}"
-    found = run.subjects.get(admission.subject.key)
-    if found is None or found["outcome"] != "pass":
+    said, key = run.outcomes.said, admission.subject.key
+    if said["admissible"] is not True:
+        yield f"{admission.run} admits nothing: {'; '.join(said['reasons'])}"
+    if run.outcomes.subjects.get(key, {}).get("outcome") != "pass":
         yield f"{admission.route} did not pass in {admission.run}"
         return
+    found = {"gates": run.outcomes.gates(key, run.conclusive)}
     gate = conclusive(found, run.conclusive)
     if admission.kind == "measured" and gate is None:
         yield f"no gate of {admission.run} measured that {admission.route} is faster"
