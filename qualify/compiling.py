@@ -30,8 +30,9 @@ MAX_OBJECT_BYTES = 256 << 20
 #: The harnesses that this process has, by all that a compile worker is told and says: a second rig of a
 #: toolkit need not wait for its own.
 _HARNESSES: dict[tuple[object, ...], tuple[bytes, ...]] = {}
-#: One compile worker of each job that waits in this process for the next rig. It has run no candidate's code.
-_WAITING: dict[tuple[object, ...], Child] = {}
+#: Compile workers of each job that wait in this process for the next rig. They have run no candidate's code.
+_WAITING: dict[tuple[object, ...], list[Child]] = {}
+MOST_WAITING = 4  # Of each job: a waiting one keeps a few hundred megabytes and spares the next rig half a second.
 _waiting_lock = threading.Lock()
 #: What a compile worker may print in its life: a kernel that prints is closed by it, a compiler's warnings are not.
 COMPILE_OUTPUT_BYTES = 256 << 20
@@ -50,6 +51,7 @@ class Compilers:
         self._ahead = ThreadPoolExecutor(self._cores, "build ahead")
         self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         self._lock = threading.Lock()
+        self._begun = 0  # Workers that are here, or on their way.
         self._harness_lock = threading.Lock()
         self._harness: tuple[bytes, ...] | None = None
         self._made: dict[str, Future[Built]] = {}
@@ -122,7 +124,10 @@ class Compilers:
 
     def expect(self, modules: int) -> None:
         """Start the workers that so many modules will want; one that does not start says so when it is asked."""
-        for _ in range(min(modules, self._cores) - self._idle.qsize()):
+        with self._lock:
+            missing = max(0, min(modules, self._cores) - self._begun)
+            self._begun += missing
+        for _ in range(missing):
             self._begin(self._start_ahead)
 
     def ahead(self, composed: Composed) -> None:
@@ -136,6 +141,8 @@ class Compilers:
     def _start_ahead(self) -> None:
         with self._places, suppress(RigError):
             self._idle.put(self._new())
+            return
+        self._gone()
 
     def _build_ahead(self, composed: Composed) -> None:
         with suppress(ChildLost, RigError):
@@ -182,12 +189,13 @@ class Compilers:
         return data
 
     def rest(self) -> None:
-        """Let one idle worker wait for the next rig; the nursery ends the others. Nothing more is begun."""
+        """Let idle workers wait for the next rig; the nursery ends the others. Nothing more is begun."""
         self._ahead.shutdown(wait=False, cancel_futures=True)
         with suppress(queue.Empty):
-            child = self._idle.get_nowait()
-            if self._nursery.release(child):
-                _wait(child)
+            while True:
+                child = self._idle.get_nowait()
+                if self._nursery.release(child):
+                    _wait(child)
 
     def close(self) -> None:
         """Let the objects go; the workers are the nursery's."""
@@ -201,6 +209,7 @@ class Compilers:
                 answer = child.ask(message, buffers, timeout_s=COMPILE_TIMEOUT_S, limit_bytes=limit_bytes)
             except BaseException:
                 self._nursery.end(child)
+                self._gone()
                 raise
             self._idle.put(child)
             return answer
@@ -209,7 +218,14 @@ class Compilers:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            return self._new()
+            child = self._new()
+            with self._lock:
+                self._begun += 1
+            return child
+
+    def _gone(self) -> None:
+        with self._lock:
+            self._begun -= 1
 
     def _new(self) -> Child:
         child = _waiting(self._job)
@@ -217,27 +233,29 @@ class Compilers:
 
 
 def _wait(child: Child) -> None:
-    """Keep a compile worker for the next rig; one of each job is enough."""
+    """Keep a compile worker for the next rig, of each job a few."""
     _end_at_exit()
     with _waiting_lock:
-        if child.job.key not in _WAITING:
-            _WAITING[child.job.key] = child
+        waiting = _WAITING.setdefault(child.job.key, [])
+        if len(waiting) < MOST_WAITING:
+            waiting.append(child)
             return
     child.close()
 
 
 def _waiting(job: Job) -> Child | None:
-    """The compile worker that waits for such a job, if it still answers."""
-    with _waiting_lock:
-        child = _WAITING.pop(job.key, None)
-    if child is None:
-        return None
-    try:
-        child.ask(Describe(), timeout_s=COMPILE_TIMEOUT_S)
-    except (ChildLost, RigError):
-        child.close()
-        return None
-    return child
+    """A compile worker that waits for such a job and still answers."""
+    while True:
+        with _waiting_lock:
+            if not (waiting := _WAITING.get(job.key)):
+                return None
+            child = waiting.pop()
+        try:
+            child.ask(Describe(), timeout_s=COMPILE_TIMEOUT_S)
+        except (ChildLost, RigError):
+            child.close()
+            continue
+        return child
 
 
 @cache
@@ -248,7 +266,8 @@ def _end_at_exit() -> None:
 
 def _end_waiting() -> None:
     while _WAITING:
-        _WAITING.popitem()[1].close()
+        for child in _WAITING.popitem()[1]:
+            child.close()
 
 
 os.register_at_fork(after_in_child=_WAITING.clear)

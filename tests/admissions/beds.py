@@ -17,7 +17,7 @@ from qualify.model import canonical_bytes
 from qualify.plan import Plan, Planned
 from qualify.subject import Subject
 from qualify.verdict import Check, Note, Verdict
-from tests.cli.workspaces import HEAD, REFERENCE, Workspace
+from tests.cli.workspaces import HEAD, REFERENCE, Workspace, unoptimised
 from tests.evidence import small
 
 PIPELINES = """\
@@ -35,7 +35,7 @@ pipelines:
   no-bits: {promote: [contract, numeric, trial, timing]}
   no-values: {promote: [contract, digest, trial, timing]}
 """
-COHORT = """\
+ROUTES = """\
 operation: add
 dispatcher_revision: 1
 arguments:
@@ -56,6 +56,7 @@ bits: own
 numeric: {multiple: 2, floor_ulp: 4, cap_relative: 1e-5}
 reference: reference.py:add
 """
+COHORT = unoptimised(ROUTES)
 BODY = '#include "common/opencl.h"\n' + HEAD + " {{\n  int i = ID(0);\n  if (i < n) y[i] = a[i] + b[i]; // {}\n}}\n"
 #: A cell's routes with the speed-up in parts per million that every timed gate sees.
 FASTER = {"fast": 1_250_000, "other": 1_100_000}

@@ -16,7 +16,7 @@ from qualify.evidence.store import Store
 from qualify.identity import content, identify
 from qualify.model import canonical_bytes
 from tests.admissions import beds
-from tests.cli.workspaces import Workspace, clean
+from tests.cli.workspaces import Workspace, clean, unoptimised
 
 #: What is told for people, or for a later comparison, and is no part of what holds.
 TOLD = {"counts", "outputs", "admitted_utc"}
@@ -87,9 +87,15 @@ def test_the_same_bytes_again_open_it_again(workspace: Workspace, capsys: pytest
     assert check(workspace, capsys)[0] is Exit.DONE
 
 
-FAST = 'fast: {fragments: [common/opencl.h, fast.k], launches: [{symbol: add, grid: ["ceil_div(n, 64)"], block: [64]}]'
+FAST = unoptimised(
+    'fast: {fragments: [common/opencl.h, fast.k], launches: [{symbol: add, grid: ["ceil_div(n, 64)"], block: [64]}]'
+)
 MOVES = {
-    "an option": (FAST, FAST + ', options: ["-cl-mad-enable"]', "route fast options moved: admitted none, now -cl"),
+    "an option": (
+        FAST,
+        FAST.replace("opt-disable", "mad-enable"),
+        "route fast options 0 moved: admitted -cl-opt-disable, now -cl-mad-enable",
+    ),
     "a define": (FAST, FAST + ", defines: {N: '1'}", "route fast defines moved: "),
     "a launch": (FAST, FAST.replace("block: [64]", "block: [32]"), "route fast launches 0 moved: "),
     "another fragment": (FAST, FAST.replace("fast.k", "other.k"), "cohorts/add/fast.k moved: "),

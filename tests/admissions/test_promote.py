@@ -284,7 +284,7 @@ def test_what_passed_in_a_run_that_may_admit_nothing_is_not_admitted_and_the_rea
 def test_the_simulated_device_admits_nothing(tmp_path: Path) -> None:
     workspace = beds.make(tmp_path / "w")
     workspace.replace("pipelines.yaml", "pocl-3.0", "simulated-1.0")
-    workspace.replace("cohorts/add/cohort.yaml", "common/opencl.h, ", "")
+    workspace.write("cohort.yaml", beds.ROUTES.replace("common/opencl.h, ", ""))
     with pytest.raises(UsageError, match=r"expected a domain with a board, got simulated-1\.0/virtual"):
         beds.promoted(workspace, beds.screened(workspace), routes={"fast"})
 

@@ -161,7 +161,7 @@ def test_a_cell_that_this_device_does_not_hold_is_left_out_on_record(screened: W
 def test_the_simulated_device_proves_nothing(tmp_path: Path) -> None:
     workspace = beds.make(tmp_path / "w")
     workspace.replace("pipelines.yaml", "pocl-3.0", "simulated-1.0")
-    workspace.replace("cohorts/add/cohort.yaml", "common/opencl.h, ", "")
+    workspace.write("cohort.yaml", beds.ROUTES.replace("common/opencl.h, ", ""))
     with pytest.raises(UsageError, match="expected a domain with a board"):
         beds.proved(workspace, beds.screened(workspace))
 

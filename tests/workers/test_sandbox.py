@@ -135,12 +135,15 @@ def test_what_a_rig_leaves_serves_the_next_one_and_is_replaced_where_it_ended() 
     done = subprocess.run(
         [sys.executable, "-m", "tests.workers.rigs_in_a_row"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    first, second, without_worker, without_template = (json.loads(line) for line in done.stdout.splitlines())
+    rigs = [json.loads(line) for line in done.stdout.splitlines()]
+    first, second, without_worker, without_template, two, two_again = rigs
     assert [len(pids) for pids in first] == [1, 1]
     assert second == first
     assert (without_worker[0], len(without_worker[1])) == (first[0], 1)
     assert without_worker[1] != first[1]
     assert without_template[0] != first[0]
+    assert len(two[1]) == min(2, len(os.sched_getaffinity(0)))
+    assert two_again == two
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
