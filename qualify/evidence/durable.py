@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -27,6 +27,9 @@ T = TypeVar("T")
 Announce = Callable[[str], None]
 
 _SYNCED_AT_ONCE = 16  # One by one each waits for a commit of its own; so many wait for one together.
+#: Paths, and what syncs them in that order and says of each what went wrong.
+Group = tuple[Sequence[str], Callable[[], Iterator[OSError | None]]]
+
 _RENAME_NOREPLACE = 1  # linux/fs.h
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_WRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -62,21 +65,19 @@ class Writer:
             raise
         self._do("close", path, partial(os.close, handle))
 
-    def sync_all(self, calls: Mapping[str, Callable[[], None]]) -> None:
-        """Wait until the device has files that were put, and folders, by path: many of the calls that sync at once."""
-        paths, failed = [*calls], dict[str, OSError]()
+    def sync_all(self, groups: Sequence[Group]) -> None:
+        """Wait until the device has files that were put, and folders, by path: many groups of them at once."""
+        failed: dict[str, OSError] = {}
 
         def some(first: int) -> None:
-            for path in paths[first::_SYNCED_AT_ONCE]:
-                try:
-                    calls[path]()
-                except OSError as error:
-                    failed[path] = error
+            for paths, syncs in groups[first::_SYNCED_AT_ONCE]:
+                errors = zip(paths, syncs(), strict=True)
+                failed.update({path: error for path, error in errors if error is not None})
 
         with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
             for done in [pool.submit(some, first) for first in range(_SYNCED_AT_ONCE)]:
                 done.result()
-        for path in paths:
+        for path in (path for paths, _ in groups for path in paths):
             self._do("sync", path, partial(_raise, failed.get(path)))
 
     def make_folder(self, at: int, name: str, path: str) -> None:
@@ -145,6 +146,15 @@ def interrupts_held() -> Iterator[None]:
             signal.signal(wanted, handler)
         for number, frame in heard[:1]:
             handlers[signal.Signals(number)](number, frame)
+
+
+def synced(call: Callable[[], None]) -> OSError | None:
+    """What goes wrong when something is synced."""
+    try:
+        call()
+    except OSError as error:
+        return error
+    return None
 
 
 def _raise(error: OSError | None) -> None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from qualify.errors import RigError
 from qualify.evidence import layout
-from qualify.evidence.durable import Writer
+from qualify.evidence.durable import Group, Writer, synced
 from qualify.evidence.files import below, read_file
 from qualify.evidence.problems import ProblemError
+
+_GROUP = 32  # Names of one folder that are synced in a row: a folder of objects has thousands.
 
 
 @contextmanager
@@ -62,24 +64,24 @@ class RunFolder:
 
     def sync(self) -> None:
         """Wait until the device has every file and every folder that was made here."""
-        calls = {self._name(path): partial(self._sync_file, path) for path in self._unsynced}
-        calls |= {self._name(path): partial(self._sync_folder, path) for path in (*sorted(self._folders), "")}
+        names: dict[str, list[str]] = {folder: [""] for folder in ("", *self._folders)}
+        for path in self._unsynced:
+            parent, _, name = path.rpartition("/")
+            names[parent].append(name)
         with as_rig_error():
-            self._writer.sync_all(calls)
+            self._writer.sync_all([group for folder in sorted(names) for group in self._groups(folder, names[folder])])
         self._unsynced.clear()
 
-    def _sync_file(self, path: str) -> None:
-        parent, _, name = path.rpartition("/")
-        with below(self.at, parent) as at:
-            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+    def _groups(self, folder: str, names: Sequence[str]) -> Iterator[Group]:
+        """Some names of a folder at a time, its own being none."""
+        for first in range(0, len(names), _GROUP):
+            some = names[first : first + _GROUP]
+            yield [self._name(f"{folder}/{name}".strip("/")) for name in some], partial(self._sync, folder, some)
 
-    def _sync_folder(self, path: str) -> None:
-        with below(self.at, path) as at:
-            os.fsync(at)
+    def _sync(self, folder: str, names: Sequence[str]) -> Iterator[OSError | None]:
+        with below(self.at, folder) as at:
+            for name in names:
+                yield synced(partial(_sync_file, at, name) if name else partial(os.fsync, at))
 
     def _make_folders(self, path: str) -> None:
         if not path or path in self._folders:
@@ -92,3 +94,11 @@ class RunFolder:
 
     def _name(self, path: str) -> str:
         return f"{layout.STAGING}/{self._run}/{path}".rstrip("/")
+
+
+def _sync_file(at: int, name: str) -> None:
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 
 from qualify.errors import RigError
 from qualify.evidence.audit import RunAudit, StoreAudit, verify_store
-from qualify.evidence.durable import Writer, silent
+from qualify.evidence.durable import Writer, silent, synced
 from qualify.evidence.store import Store
 from tests.evidence.lives import lives
 from tests.evidence.small import GATES, RUN, write_run
@@ -92,11 +92,17 @@ def test_an_operation_that_fails_ends_the_run_and_is_not_tried_again(
 def test_a_sync_that_fails_among_many_names_its_file_and_the_others_are_done() -> None:
     done: list[int] = []
 
-    def fail() -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    def syncs(number: int) -> Iterator[OSError | None]:
+        for each in (number, number + 1):
+            done.append(each)
+            yield synced(partial(fail, each))
 
-    calls: dict[str, Callable[[], None]] = {f"f{number}": partial(done.append, number) for number in range(99)}
+    def fail(number: int) -> None:
+        if number == 42:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    groups = [((f"f{number}", f"f{number + 1}"), partial(syncs, number)) for number in range(0, 100, 2)]
     with pytest.raises(RigError, match=f"sync of .*/f42: {os.strerror(errno.EIO)}") as caught:
-        Writer("/store", silent).sync_all({**calls, "f42": fail})
+        Writer("/store", silent).sync_all(groups)
     assert "check the disk" in caught.value.fix
-    assert sorted(done) == [number for number in range(99) if number != 42]
+    assert sorted(done) == [*range(100)]
