@@ -69,9 +69,9 @@ def _file() -> BinaryIO:
     return os.fdopen(os.memfd_create("qualify-spread"), "w+b", buffering=0)
 
 
-def _answer(work: Work, left: BinaryIO, answers: BinaryIO) -> None:
-    """Take numbers until none is left."""
-    while taken := left.read(_NUMBER.size):
+def _answer(work: Work, left: BinaryIO, answers: BinaryIO, parent: int | None = None) -> None:
+    """Take numbers until none is left, or until nobody waits for the answers: the parent has ended."""
+    while parent in {None, os.getppid()} and (taken := left.read(_NUMBER.size)):
         (number,) = _NUMBER.unpack(taken)
         answer = work(number)
         answers.write(_HEADER.pack(number, len(answer)) + answer)
@@ -109,12 +109,13 @@ def _ended(running: dict[int, BinaryIO]) -> Iterator[BinaryIO]:
 
 
 def _fork(work: Work, left: BinaryIO, answers: BinaryIO) -> int:
+    parent = os.getpid()
     child = os.fork()
     if child:
         return child
     code = 1
     try:
-        _answer(work, left, answers)
+        _answer(work, left, answers, parent)
         code = 0
     finally:
         os._exit(code)  # Nothing of what this process would do at its end is the fork's to do.

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,22 @@ except KeyboardInterrupt:
         print("none left")
 """
     assert run(sleeping).stdout == "none left\n"
+
+
+def test_no_process_goes_on_when_this_one_was_killed() -> None:
+    """The others have numbers for ten seconds; `run` waits until nobody holds the other end of its pipe."""
+    killed = """
+def work(number):
+    if os.getpid() == PARENT:
+        os.kill(PARENT, signal.SIGKILL)
+    print(os.getpid(), flush=True)
+    time.sleep(0.05)
+    return b""
+spread(work, 400, 3)
+"""
+    done = run(killed)
+    assert done.returncode == -signal.SIGKILL
+    assert len(done.stdout.splitlines()) < 200
 
 
 def test_there_may_be_nothing_to_do() -> None:
