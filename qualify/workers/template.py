@@ -54,6 +54,8 @@ def _load(kind: str, name: str) -> None:
     importlib.import_module(f"qualify.workers.{kind}")
     with suppress(ImportError):  # A worker without its library says itself what to install.
         importlib.import_module(_LIBRARIES[kind].format(name=name, module=_MODULES.get(name, name)))
+        if name == "opencl":
+            importlib.import_module("qualify.workers.pocl").load_ahead()
     _build(Document)
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:

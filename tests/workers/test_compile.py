@@ -1,8 +1,10 @@
 """The compile worker: what it builds, what it refuses as data, what it is lost to."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from qualify.gate import WorkerLost
 from qualify.objectcode import Built
 from tests.house.tree import ROOT
 from tests.rigs import HONEST, LAUNCHES, Trial, composed, kernel
+from tests.workers.processes import templates
 
 
 def build(rig: Rig, *texts: bytes, **how: object) -> Built:
@@ -208,3 +211,10 @@ def test_a_compile_worker_keeps_what_a_compilation_freed_for_the_next() -> None:
         return int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
 
     assert faults("keeping") * 10 < faults("giving back")
+
+
+def test_pocl_is_loaded_before_its_workers_are_forked(pocl: Rig) -> None:
+    with pocl.measuring():
+        loaded = [pid for pid in templates(os.getpid()) if "libpocl" in Path(f"/proc/{pid}/maps").read_text()]
+    assert loaded
+    assert [len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in loaded] == [1] * len(loaded)
