@@ -19,10 +19,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from qualify import cuda_toolkits
+from qualify.workers.compile import keep_freed_memory
 from qualify.workers.compilers.nvrtc_library import Nvrtc
 
 MOST_TIMES = 1.1
@@ -87,7 +89,8 @@ def main() -> int:
     found: list[Sides] = []
     for toolkit, arch in ((toolkit, arch) for toolkit in given.toolkits for arch in given.archs):
         with TemporaryDirectory() as folder:
-            found.append(measured(Path(folder), toolkit, arch, texts, given.until, bare_first=len(found) % 2 == 0))
+            how = {"keep": given.keep, "bare_first": len(found) % 2 == 0}
+            found.append(measured(Path(folder), toolkit, arch, texts, given.until, **how))
         print(found[-1].line(f"{toolkit}/{arch}"), flush=True)
     median = statistics.median(sides.ratio for sides in found)
     met = median <= MOST_TIMES and max(sides.kib_a_candidate for sides in found) <= MOST_KIB_A_CANDIDATE
@@ -135,13 +138,15 @@ class Sides:
         )
 
 
-def measured(folder: Path, toolkit: str, arch: str, texts: list[str], until: str, *, bare_first: bool) -> Sides:
+def measured(
+    folder: Path, toolkit: str, arch: str, texts: list[str], until: str, *, keep: bool, bare_first: bool
+) -> Sides:
     """Both sides on the same candidates, and the command once more on a quarter of them."""
     workspace = laid_out(folder, toolkit, arch, texts)
     few = laid_out(folder / "few", toolkit, arch, texts[: max(1, len(texts) // 4)])
-    before = compile_bare(toolkit, arch, texts) if bare_first else None
+    before = compile_bare(toolkit, arch, texts, keep=keep) if bare_first else None
     whole = screen(workspace, until)
-    return Sides(len(texts), before or compile_bare(toolkit, arch, texts), whole, screen(few, until))
+    return Sides(len(texts), before or compile_bare(toolkit, arch, texts, keep=keep), whole, screen(few, until))
 
 
 def arguments() -> argparse.Namespace:
@@ -152,6 +157,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--toolkits", nargs="*", default=here, help="all that are here, if left out")
     parser.add_argument("--archs", nargs="*", default=ARCHITECTURES)
     parser.add_argument("--until", default="compile")
+    parser.add_argument("--keep", action="store_true", help="bare calls keep freed memory, as compile workers do")
     return parser.parse_args()
 
 
@@ -189,12 +195,12 @@ def laid_out(folder: Path, toolkit: str, arch: str, texts: list[str]) -> Path:
 # The two sides -------------------------------------------------------------------------------------------------------
 
 
-def compile_bare(toolkit: str, arch: str, texts: list[str]) -> Spent:
+def compile_bare(toolkit: str, arch: str, texts: list[str], *, keep: bool) -> Spent:
     """All compile calls by one process a core, from before the processes start."""
     parts = [texts[start :: cores()] for start in range(cores())]
     started, used = time.perf_counter(), children_cpu_s()
     with ProcessPoolExecutor(cores()) as pool:
-        list(pool.map(compiled, [toolkit] * len(parts), [arch] * len(parts), parts))
+        list(pool.map(partial(compiled, toolkit, arch, keep=keep), parts))
     return Spent(time.perf_counter() - started, children_cpu_s() - used)
 
 
@@ -204,8 +210,10 @@ def children_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def compiled(toolkit: str, arch: str, texts: list[str]) -> int:
+def compiled(toolkit: str, arch: str, texts: list[str], *, keep: bool) -> int:
     """Compile every text as a compile worker asks for it. Raises RuntimeError for one that is refused."""
+    if keep:
+        keep_freed_memory()
     major, minor = toolkit.partition("-")[2].split(".")
     files = cuda_toolkits.files(*cuda_toolkits.find((int(major), int(minor))))
     nvrtc = Nvrtc(files)

@@ -99,6 +99,10 @@ class Rig:
         if composed is not None:
             self._compilers.ahead(composed)
 
+    def settle(self) -> None:
+        """Wait until nothing is built ahead any more; what nobody has asked for and nobody has begun is not begun."""
+        self._compilers.settle()
+
     def bench(self, subject: Subject, needed: Mapping[str, tuple[Measurement, str]]) -> GateBench:
         """One gate's bench for one subject. `needed` holds the measurements of needed gates with their SHA-256."""
         return GateBench(self, subject, needed)

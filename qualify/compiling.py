@@ -11,10 +11,10 @@ import os
 import queue
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 
 from qualify import harnesses, scratch
 from qualify.channel import Compile, Compiled, Describe, Described, Prepare, Prepared, Reply, Request
@@ -49,6 +49,7 @@ class Compilers:
         self._cores = len(os.sched_getaffinity(0))
         self._places = threading.BoundedSemaphore(self._cores)
         self._ahead = ThreadPoolExecutor(self._cores, "build ahead")
+        self._builds: list[Future[None]] = []  # Ahead of whoever asks.
         self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         self._lock = threading.Lock()
         self._begun = 0  # Workers that are here, or on their way.
@@ -128,15 +129,19 @@ class Compilers:
             missing = max(0, min(modules, self._cores) - self._begun)
             self._begun += missing
         for _ in range(missing):
-            self._begin(self._start_ahead)
+            with suppress(RuntimeError):  # The rig is closed, which whoever asks is told; so below.
+                self._ahead.submit(self._start_ahead)
 
     def ahead(self, composed: Composed) -> None:
         """Begin to build a module that will be asked for; whoever asks is told what became of it."""
-        self._begin(partial(self._build_ahead, composed))
+        with suppress(RuntimeError), self._lock:
+            self._builds.append(self._ahead.submit(self._build_ahead, composed))
 
-    def _begin(self, call: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # The rig is closed, which whoever asks is told.
-            self._ahead.submit(call)
+    def settle(self) -> None:
+        """Build nothing more ahead, and wait for what was begun: a board is measured beside no compiler."""
+        with self._lock:
+            builds, self._builds = self._builds, []
+        wait([build for build in builds if not build.cancel()])
 
     def _start_ahead(self) -> None:
         with self._places, suppress(RigError):

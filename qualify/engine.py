@@ -105,6 +105,8 @@ class Execution:
 
     def _gate(self, node: Node, states: Mapping[tuple[str, str], _State]) -> None:
         """One gate over all open subjects: plain routes first, since an unsound incumbent closes its cell."""
+        if node.runs_on == "device":
+            self.rig.settle()
         due = [state for state in states.values() if node.gate in state.planned.gates]
         self.progress.gate(node.gate, sum(state.closed is None for state in due))
         for plain in (True, False):

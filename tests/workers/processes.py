@@ -1,5 +1,7 @@
 """The processes of a rig, seen from outside."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 TEMPLATE = "qualify.workers.template"
@@ -49,3 +51,12 @@ def kind(pid: int) -> str:
 def children(parent: int) -> dict[str, int]:
     """One worker of each kind that a process has."""
     return {named: pid for pid in workers(parent) if (named := kind(pid)) != "gone"}
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds. Raises AssertionError if it never does."""
+    for _ in range(1000):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not come true")

@@ -8,20 +8,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from qualify.bench import Opening, Rig
-from qualify.children import Job, Nursery
+from qualify.bench import Rig
 from qualify.errors import RigError
 from qualify.gate import Loss, WorkerLost
 from qualify.sessions import board_lock
 from qualify.steps import Digest
 from tests.house.tree import ROOT
 from tests.rigs import HONEST, LAUNCH, SEED, N, Trial, filled, kernel, sums
-from tests.workers.processes import children, kind, state_and_parent, templates, workers
+from tests.workers.processes import children, eventually, kind, state_and_parent, templates, workers
 
 HANG = b'{"entries": {"add": {"does": "add", "fault": "hang"}}}'
 PARENT = """
@@ -35,14 +33,6 @@ with Rig.open("simulated-1.0") as rig:
         print("open", flush=True)
         threading.Event().wait()
 """
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{what} did not come true")
 
 
 def test_a_worker_has_nothing_of_its_parents(pocl: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,82 +169,6 @@ def test_workers_that_are_told_the_same_come_from_one_template() -> None:
     assert isinstance(started, dict)
     assert isinstance(started["workers_started"], dict)
     assert started["workers_started"] | {"compile": 1} == {"compile": 1, "measure": 1, "reference": 1}
-
-
-#: Prints the templates of a process: after one was begun, and when a compile worker has told what it is.
-BEGUN = """
-import json, os
-from qualify import templates
-from qualify.bench import Rig
-from tests.workers.processes import templates as running
-templates.begin()
-templates.started(lambda: None)
-print(json.dumps(sorted(running(os.getpid()))))
-with Rig.open("simulated-1.0"):
-    print(json.dumps(sorted(running(os.getpid()))))
-"""
-
-
-def test_a_template_that_was_begun_early_serves_the_rig() -> None:
-    command = [sys.executable, "-c", BEGUN]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    begun, serving = map(json.loads, done.stdout.splitlines())
-    assert len(begun) == 1
-    assert serving == begun
-
-
-def test_what_only_a_worker_is_told_needs_no_template_of_its_own() -> None:
-    before, nursery = templates(os.getpid()), Nursery()
-    jobs = [Job("compile", "simulated", None, 1 << 20, told={"QUALIFY_TOLD": text}) for text in "ab"]
-    try:
-        for job in jobs:
-            nursery.start(job)
-        assert len(templates(os.getpid()) - before) <= 1
-    finally:
-        nursery.close()
-    assert jobs[0].key != jobs[1].key
-
-
-def test_workers_are_started_for_the_modules_that_were_supplied() -> None:
-    with Rig.open("simulated-1.0") as rig:
-        before = workers(os.getpid())
-        Trial(rig).subject(HONEST["simulated"], b"{}")
-        wanted = min(2, len(os.sched_getaffinity(0)))
-        eventually(lambda: len(workers(os.getpid()) - before) == wanted - 1, "a second compile worker")
-
-
-def test_a_module_is_built_before_anybody_asks_and_whoever_asks_is_told_of_its_loss() -> None:
-    table = b"__constant float t[1 << 30] = {1.0f};\n" + kernel("y[n] = t[n];")  # More than the compiler may take.
-    with Rig.open("pocl-3.0") as rig:
-        trial, cores = Trial(rig), len(os.sched_getaffinity(0))
-        subject = trial.subject(table)
-        eventually(lambda: len(named("compile")) >= min(2, cores), "compile workers")
-        compilers = named("compile")
-        rig.ahead(subject)
-        eventually(lambda: bool(compilers - named("compile")), "the loss of a compile worker")
-        with pytest.raises(WorkerLost) as caught:
-            rig.bench(subject, {}).build(subject.candidate)
-        assert (caught.value.loss.how, caught.value.loss.arm) == ("died", "candidate")
-        assert rig.bench(subject, {}).build(subject.incumbent).state == "built"
-        rig.close()
-        rig.ahead(subject)  # Nothing is begun after that.
-
-
-def named(name: str) -> set[int]:
-    """The workers of a kind that this process has."""
-    return {pid for pid in workers(os.getpid()) if kind(pid) == name}
-
-
-def test_a_rig_that_is_opened_meanwhile_is_there_or_says_why_not_and_closes_unasked() -> None:
-    absent = Opening("cuda-1.0", "sm_90")
-    with pytest.raises(RigError, match=r"cuda-1\.0|1\.0"):
-        absent.rig()
-    absent.close()
-    opening = Opening("simulated-1.0", "native")
-    opening.close()
-    trial = Trial(opening.rig())
-    with pytest.raises(RigError, match="interrupted"):
-        opening.rig().bench(trial.subject(HONEST["simulated"]), {}).build(trial.subject(HONEST["simulated"]).candidate)
 
 
 def test_closing_the_rig_blames_no_kernel() -> None:
