@@ -124,10 +124,14 @@ def test_a_megabyte_of_warnings_is_counted_and_cut(pocl: Rig) -> None:
 
 
 TABLE = b"__constant float t[1 << 30] = {1.0f};\n" + kernel("y[n] = t[n];")
-BOMB = b"""#define A(x) x x x x x x x x x x x x x x x x
+BOMB = (
+    b"""#define A(x) x x x x x x x x x x x x x x x x
 #define B(x) A(A(A(x)))
-__constant char t[] = B(B("much"));
-""" + kernel("y[n] = t[n];")
+__constant char t[] = B(B("%b"));
+"""
+    % (b"much" * 100)
+    + kernel("y[n] = t[n];")
+)
 
 
 @pytest.mark.parametrize("text", [TABLE, BOMB])
