@@ -84,12 +84,17 @@ def copy_bytes(subject: Subject) -> int | None:
 # Judgement -----------------------------------------------------------------------------------------------------------
 
 
-def judge(subject: Subject, facts: RoofFacts, series: Series, settings: RoofSettings) -> Iterable[Check | Note]:
-    """Every check of both rules; rule 1 held launches in a row to be a roof of graphs too.
+def first_judge(subject: Subject, facts: RoofFacts, series: Series, settings: RoofSettings) -> Iterable[Check | Note]:
+    """Every check of rule 1, which took launches in a row for a roof of graphs too. Raises as `judge` does."""
+    return _judged(_Roofs(subject, facts, series, settings, graphs=False))
 
-    Raises ValueError for times that are not positive.
-    """
-    roofs = _Roofs(subject, facts, series, settings)
+
+def judge(subject: Subject, facts: GraphedFacts, series: Series, settings: RoofSettings) -> Iterable[Check | Note]:
+    """Every check of rule 2. Raises ValueError for times that are not positive."""
+    return _judged(_Roofs(subject, facts, series, settings, graphs=facts.graphs))
+
+
+def _judged(roofs: _Roofs) -> Iterator[Check | Note]:
     yield roofs.found()
     yield from roofs.floors()
     yield from roofs.notes()
@@ -98,8 +103,10 @@ def judge(subject: Subject, facts: RoofFacts, series: Series, settings: RoofSett
 class _Roofs:
     """What memory, arithmetic and launches allow one segment; None where that is not known."""
 
-    def __init__(self, subject: Subject, facts: RoofFacts, series: Series, settings: RoofSettings) -> None:
-        self._subject, self._facts = subject, facts
+    def __init__(
+        self, subject: Subject, facts: RoofFacts, series: Series, settings: RoofSettings, *, graphs: bool
+    ) -> None:
+        self._subject, self._facts, self._graphs = subject, facts, graphs
         self._board = None if subject.role == "control" else settings.board
         self._measured = _ceiling(subject, facts, series, settings.copies)
         self._launches = series.get("launches", ())
@@ -191,8 +198,7 @@ class _Roofs:
         peak = None if self._board is None else self._board.peak_operations_per_s
         if self.operations is not None and peak is not None:
             shares["operations"] = Fraction(self.operations * NS, peak * median_ns)
-        graphs = isinstance(self._facts, GraphedFacts) and self._facts.graphs
-        if self._launch_ns is not None and not graphs:
+        if self._launch_ns is not None and not self._graphs:
             launches = self._facts.passes * len(self._subject.candidate.launches)
             shares["launches"] = Fraction(launches * self._launch_ns, median_ns)
         return shares
@@ -249,7 +255,7 @@ class RooflineGate(Gate[GraphedFacts, RoofSettings]):
     runs_on: ClassVar[Literal["host", "device"]] = "device"
     timed: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule[RoofFacts, RoofSettings] | Rule[GraphedFacts, RoofSettings], ...]] = (
-        Rule(1, RoofFacts, RoofSettings, checks, judge, FIXES),
+        Rule(1, RoofFacts, RoofSettings, checks, first_judge, FIXES),
         Rule(2, GraphedFacts, RoofSettings, checks, judge, FIXES),
     )
 

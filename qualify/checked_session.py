@@ -82,11 +82,11 @@ class Runner:
         """`placed` is one of the variants that will run, which are placed alike; `complement` is of the zones."""
         self._subject, self._session, self._arm = subject, session, arm
         self._seed, self._complement, self._timeout_s = seed, complement, timeout_s
-        self._in_a_row = placed != "strided"
         self._filled: dict[int, tuple[Variant, int]] = {}
         self._launched = program.run(subject, arm, variant=placed)
-        zones = split(seed, "zones")
-        self._perform([program.arena(subject, sets(subject), zones, placed, complement=complement)])
+        arena = program.arena(subject, sets(subject), split(seed, "zones"), placed, complement=complement)
+        self._in_a_row = not any(place.axes for place in arena.placements)
+        self._perform([arena])
 
     def look(self, variant: Variant) -> Seen:
         """The first session: plain runs, a later look at the last outputs, a closer one where needed, then the rest."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from qualify.judgement import RunVerdict
     from qualify.pipeline import Gates
     from qualify.plan import Plan
-    from qualify.promote import Promoted
 
 app = typer.Typer(
     add_completion=False,
@@ -113,14 +112,7 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Qualify: take what passed a screen through the whole graph and admit what passes that."""
-    _begin_workers()
-    from gates import GATES
-    from qualify import promote, show
-    from qualify.workspace import find_workspace
-
-    filters = frozenset(cell or ()), frozenset(route or ())
-    request = promote.Request(find_workspace(workspace), tuple(runs), *filters, pipeline)
-    _show_promoted(promote.promote(request, GATES, show.Lines(quiet=as_json)), as_json=as_json)
+    _admit("promote", runs, workspace, cell, route, pipeline, as_json=as_json)
 
 
 @app.command()
@@ -133,14 +125,7 @@ def prove(
     as_json: AsJson = False,
 ) -> None:
     """Admit by bits alone: what passed a screen, on a board without an admission of the cell; no time is taken."""
-    _begin_workers()
-    from gates import GATES
-    from qualify import promote, show
-    from qualify.workspace import find_workspace
-
-    filters = frozenset(cell or ()), frozenset(route or ())
-    request = promote.Request(find_workspace(workspace), tuple(runs), *filters, pipeline)
-    _show_promoted(promote.prove(request, GATES, show.Lines(quiet=as_json)), as_json=as_json)
+    _admit("prove", runs, workspace, cell, route, pipeline, as_json=as_json)
 
 
 @app.command()
@@ -333,10 +318,19 @@ def _gates() -> Gates:
     return GATES
 
 
-def _show_promoted(promoted: Promoted, *, as_json: bool) -> NoReturn:
-    """What a promotion or a proof left; ends the command."""
-    from qualify import show
+def _admit(
+    command: str, runs: Runs, workspace: Workspace, cell: Cells, route: Cells, pipeline: AnyPipeline, *, as_json: bool
+) -> NoReturn:
+    """Promote or prove sealed screens, and end the command with what that left."""
+    _begin_workers()
+    from gates import GATES
+    from qualify import promote, show
+    from qualify.workspace import find_workspace
 
+    filters = frozenset(cell or ()), frozenset(route or ())
+    request = promote.Request(find_workspace(workspace), tuple(runs), *filters, pipeline)
+    act = {"promote": promote.promote, "prove": promote.prove}[command]
+    promoted = act(request, GATES, show.Lines(quiet=as_json))
     _show_runs(promoted.runs, as_json=as_json)
     for line in promoted.lines():
         print(show.printable(line), file=sys.stderr if as_json else sys.stdout)

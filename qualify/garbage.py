@@ -32,6 +32,6 @@ def leave(code: int) -> NoReturn:
 def seldom() -> None:
     """Search after a hundred thousand new values, not after seven hundred: a command's start makes values that stay.
 
-    The search among them takes a tenth of the start.
+    Nothing is found among them.
     """
     gc.set_threshold(100_000)

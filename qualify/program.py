@@ -69,7 +69,7 @@ def arena(
     buffers, and moves none.
     """
     made = layout(subject.arguments, sets, _order(zone_seed, sets), variant=variant)
-    return _arena(subject, made, sets, zone_seed).model_copy(update={"zone_complement": complement})
+    return _arena(subject, made, sets, zone_seed, complement=complement)
 
 
 def arena_of_each(subject: Subject, zone_seed: str) -> Arena:
@@ -83,9 +83,15 @@ def _order(zone_seed: str, sets: int) -> Sequence[int]:
     return permutation(split(zone_seed, "places"), sets)
 
 
-def _arena(subject: Subject, made: Layout, sets: int, zone_seed: str) -> Arena:
+def _arena(subject: Subject, made: Layout, sets: int, zone_seed: str, *, complement: bool = False) -> Arena:
     tables = tuple(_table(each, number) for number in range(sets) for each in subject.buffers("pointers"))
-    return Arena(size_bytes=made.size_bytes, placements=made.placements, zone_seed=zone_seed, tables=tables)
+    return Arena(
+        size_bytes=made.size_bytes,
+        placements=made.placements,
+        zone_seed=zone_seed,
+        zone_complement=complement,
+        tables=tables,
+    )
 
 
 def _table(argument: Argument, number: int) -> Table:

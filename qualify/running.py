@@ -1,4 +1,4 @@
-"""One operation in one domain for one command: plan, open, measure, decide, seal. all commands share it."""
+"""One operation in one domain for one command: plan, open, measure, decide, seal; what all that measures shares."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if nvidia_devices():
         worker = getattr(config, "workerinput", {}).get("workerid", "")
-        if board := board_of(worker, os.environ.get("QUALIFY_TEST_BOARDS", "")):
+        if board := board_of(worker, os.environ.get("CUDA_VISIBLE_DEVICES", "")):
             os.environ["CUDA_VISIBLE_DEVICES"] = board
         return
     if hasattr(config, "workerinput"):

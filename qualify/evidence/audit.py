@@ -127,9 +127,9 @@ def _side_by_side(
     count: int, gates: Mapping[str, Rules], audit: Callable[[int], RunFindings]
 ) -> tuple[RunFindings, ...]:
     if count > 1:
-        from qualify.evidence import judging as judging
+        import qualify.evidence.judging  # noqa: F401 -- read now, as the gates are, and not by each process.
 
-        len(gates)  # Both are read now, and not by each process.
+        len(gates)
     return tuple(map(_from_bytes, spread(lambda number: _to_bytes(audit(number)), count)))
 
 
@@ -244,5 +244,3 @@ def _implied(paths: Iterable[str]) -> set[str]:
     return {
         "/".join(parts[:end]) for parts in (path.split("/") for path in folders) for end in range(1, len(parts) + 1)
     }
-
-

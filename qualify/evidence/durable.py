@@ -1,8 +1,9 @@
 """Writing that survives a crash: exclusive creates, full writes, fsync, a rename that never replaces (R11.3).
 
-What is on record is on the device before its rename: a file by itself, or many at once, which costs little more. Every file operation is announced before and after, so that a test can stop the process at each of them. A failed
-operation ends the run: nothing is tried again (an fsync that failed once may report success the second time and has
-lost the data), and what was written stays for a person.
+What is on record is on the device before its rename: a file by itself, or many at once, which costs little more. Every
+file operation is announced before and after, so that a test can stop the process at each of them. A failed operation
+ends the run: nothing is tried again (an fsync that failed once may report success the second time and has lost the
+data), and what was written stays for a person.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Writer:
         self.put(at, name, path, data, synced=True)
 
     def put(self, at: int, name: str, path: str, data: bytes, *, synced: bool = False) -> None:
-        """Create a file that is not there yet and write all of it. Unless it is `synced`, the device may not have it."""
+        """Create a file that is not there yet and write all of it. Unless `synced`, the device may not have it."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = self._do("create", path, partial(os.open, name, flags, 0o644, dir_fd=at))
         try:

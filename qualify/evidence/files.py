@@ -36,7 +36,7 @@ class File:
 
 @dataclass(frozen=True)
 class Opened:
-    """One regular file of a scanned folder that was checked and not read: whoever takes it reads it once and closes it."""
+    """One regular file of a scanned folder, checked and not read: whoever takes it reads it once and closes it."""
 
     path: str
     handle: int

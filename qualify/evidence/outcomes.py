@@ -40,10 +40,11 @@ class Outcomes:
 
     def _gate_places(self, start: int, end: int, names: Collection[str]) -> Iterator[tuple[int, int]]:
         for name in names:
-            place = self._data.find(f'],"gate":"{name}","notes":['.encode(), start, end)
-            if place >= 0:
-                last = self._data.index(_STATE, place, end)
-                yield self._data.rindex(_GATE, start, place), self._data.index(b"}", last, end) + 1
+            named, place = f'],"gate":"{name}","notes":['.encode(), start
+            while (place := self._data.find(named, place, end)) >= 0:
+                first, last = self._data.rindex(_GATE, start, place), self._data.index(_STATE, place, end)
+                place = self._data.index(b"}", last, end) + 1
+                yield first, place
 
     def _cut(self) -> Mapping[str, Any] | None:
         """Find every subject; what is said beside them. None if the bytes do not have the shape."""

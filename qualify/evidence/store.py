@@ -147,7 +147,7 @@ class StagedRun:
         self._root, self._writer, self._cache = root, writer, HeadsCache(root)
         self._planned = {planned.subject.key: planned for planned in plan.subjects}
         self._gates = gates
-        #: By subject and gate what verdict.json will say, as JSON: documents of a thousand subjects take ten times that.
+        #: By subject and gate what verdict.json will say, as JSON, which is smaller than documents are.
         self._judged: dict[tuple[tuple[str, str], str], bytes] = {}
         self._attached: dict[str, str] = {}  # BLAKE3 by path
         self._lock = threading.Lock()

@@ -39,7 +39,7 @@ def serve(channel: Channel[ToWorker], name: str) -> None:
 def keep_freed_memory() -> None:
     """Give freed memory back late, where the C library has a say.
 
-    Faulting it in again takes 8 % of the time of a small compilation.
+    The next compilation takes as much again, and would fault all of it in.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -42,7 +42,7 @@ class Pocl:
 
 
 def load_ahead() -> None:
-    """Load PoCL's library, where it is told which, and open nothing: to find its place in memory takes 10 ms.
+    """Load PoCL's library, where it is told which, and open nothing: forks find it in its place.
 
     A library that does not load says so when a worker asks for its platform.
     """

@@ -33,7 +33,7 @@ def test_losers_and_runs_that_were_killed_are_still_there(found: audit.StoreAudi
 
 
 def test_promotions_rest_on_every_gate_of_the_graph(found: audit.StoreAudit[audit.RunAudit]) -> None:
-    """Of each operation that was promoted on the board to the end some candidate passed all gates, memcheck and timing too."""
+    """Of each operation that was promoted to the end some candidate passed all gates, memcheck and timing too."""
     promoted = [run for run in found.runs if run.plan and run.verdict and run.plan.command == "promote"]
     verdicts = {
         run.plan.operation: run.verdict for run in promoted if run.plan and run.verdict and run.verdict.admissible

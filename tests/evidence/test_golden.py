@@ -1,6 +1,5 @@
 """A released rule decides for ever: golden verdicts do not change, and no damage to a passing measurement passes."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,6 @@
 """Pieces of work side by side: each is answered once, whatever becomes of a process, and the same audit comes out."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess

@@ -160,7 +160,9 @@ def test_a_run_without_all_its_measurements_is_not_sealed(staged: StagedRun, roo
     assert verify_store(root, GATES).opened == (RUN,)
 
 
-@pytest.mark.parametrize("path", ["inputs/cohorts/add/add.k", "subjects/f32-7/large/size.json", OBJECT_PATH, "plan.json"])
+@pytest.mark.parametrize(
+    "path", ["inputs/cohorts/add/add.k", "subjects/f32-7/large/size.json", OBJECT_PATH, "plan.json"]
+)
 def test_a_run_whose_files_changed_after_they_were_written_is_not_sealed(path: str, staged: StagedRun) -> None:
     """The list of a run's files says what was written, not what the disk gives back."""
     measure(staged)
@@ -300,7 +302,7 @@ def test_an_interrupt_is_heard_after_the_file_that_is_being_written(root: Path, 
     moment = f"before write staging/{RUN}/subjects/f32-7/fast/size.json"
     staged = Store(root, announce=stopping(stop, moment)).open(plan(), INPUTS, GATES)
     with pytest.raises(KeyboardInterrupt):
-        judged = staged.record(subject("fast"), size_of("fast"), {})
+        staged.record(subject("fast"), size_of("fast"), {})
     absent = Measurement(gate="size", rule=1, state="not-run", reason="interrupted")
     assert staged.record(subject("fast"), absent, {}).state == "measured"
     assert staged.measurement(subject("fast"), "size")[0] == size_of("fast")

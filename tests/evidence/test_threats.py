@@ -30,7 +30,7 @@ def test_every_threat_has_fixtures_that_are_there(code: str) -> None:
 
 @pytest.mark.parametrize("family", ["C", "S", "P", "N", "M", "J"])
 def test_no_code_of_a_family_is_left_out_without_a_reason(family: str) -> None:
-    """P18: modes and owners are not covered, which the report says. J05, J13: integers are integers, nothing is packed."""
+    """P18: modes and owners are not covered, which the report says. J05, J13: integers are whole, nothing is packed."""
     numbers = [int(code[1:]) for code in THREATS if code[0] == family]
     left_out = {f"{family}{number:02}" for number in range(1, max(numbers) + 1)} - set(THREATS)
     assert left_out <= {"P18", "J05", "J13"}

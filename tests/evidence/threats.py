@@ -1,7 +1,8 @@
 """Every threat to evidence that this version answers, by the code of its class, and the fixtures that plant it.
 
 A fixture is an attack of `attacks`, `forgeries` or `disguises` by its name, or a test by file and function. Classes:
-C content, S set of files, P paths and file types, N names, M manifest text, J parsers, V verdicts, L history, F storage.
+C content, S set of files, P paths and file types, N names, M manifest text, J parsers, V verdicts, L history, F
+storage.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ _TRICK = f"{_MANIFEST}::test_a_trick_has_its_code"
 _ANSWERED = "test_audit.py::test_an_attack_is_answered"
 
 THREATS: dict[str, tuple[str, ...]] = {
-    # A byte changed; cut or emptied; zeroed; appended; two exchanged; hidden behind times and mode bits; repaired by the
-    # verifier; a digest of another length; a quick look called verification; one kind of record in place of another.
+    # A byte changed; cut or emptied; zeroed; appended; two exchanged; hidden behind times and mode bits; repaired by
+    # the verifier; a digest of another length; a quick look called verification; one kind of record for another.
     "C01": ("byte_changed", "test_damage.py::test_no_flipped_byte_verifies"),
     "C02": ("truncated", "emptied", "test_damage.py::test_no_cut_of_any_file_verifies"),
     "C03": ("zeroed",),

@@ -19,8 +19,6 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "mark.gpu"
-#: What tells the tests' processes which boards they share.
-BOARDS_VARIABLE = "QUALIFY_TEST_BOARDS"
 OPTIONS = ("-m", "gpu", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib")
 
 
@@ -33,7 +31,7 @@ def main() -> int:
         here = boards()
         shared = ("--numprocesses", str(len(here)), "--dist", "worksteal") if len(here) > 1 else ()
         command = [str(python), "-m", "pytest", *OPTIONS, *shared, f"--junitxml={report}", *files(), *sys.argv[1:]]
-        variables = {**clean(), BOARDS_VARIABLE: ",".join(here)}
+        variables = {**clean(), "CUDA_VISIBLE_DEVICES": ",".join(here)} if here else clean()
         code = subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
         counts = counted(report)
     bad = counts["failed"] + counts["skipped"]

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import gates
 import qualify
 from qualify.model import Document
-from tests.house.tree import ROOT, files, sources, syntax, where
+from tests.house.tree import ROOT, files, pyproject, sources, syntax, where
 
 MAX_LINES = 400
 CODE = ("qualify", "gates")
@@ -87,6 +87,11 @@ def test_no_test_can_skip() -> None:
     names = r"(pytest|unittest)\.(mark\.)?(skip|skipif|skipIf|skipUnless|SkipTest|importorskip|xfail)"
     assert not found(uses, names, "skip|Skip|xfail", "tests")
     assert not found(imports, names, "skip|Skip|xfail", "tests")
+
+
+def test_the_linter_leaves_out_runs_alone() -> None:
+    """A name without a slash would leave out every folder of that name, and `qualify/evidence` with it."""
+    assert pyproject()["tool"]["ruff"]["extend-exclude"] == ["evidence/runs"]
 
 
 def test_no_machine_and_no_registry_is_named() -> None:
