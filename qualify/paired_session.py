@@ -22,6 +22,7 @@ from qualify.steps import (
     Digest,
     Digests,
     Fill,
+    Fills,
     Go,
     Read,
     Record,
@@ -36,8 +37,8 @@ from qualify.subject import Subject
 ARMS: tuple[ArmName, ArmName] = ("candidate", "incumbent")
 #: Rounds of four segments that tell how long a pass takes.
 PROBE_ROUNDS = 2
-#: Steps of one message, so that no message grows with the number of sets.
-_MESSAGE_STEPS = 256
+#: Fills of one message, so that no message grows with the number of sets.
+_MESSAGE_FILLS = 1024
 
 
 class Known(NamedTuple):
@@ -77,7 +78,7 @@ class PairedSession:
         self._seed, self._timeout_s = seed, timeout_s
         self._inputs_seed = inputs_seed or split(seed, "inputs")
         self._run([program.arena(subject, pace.places, split(seed, "zones"))])
-        self._run([fill for number in range(pace.places) for fill in self._values(number)])
+        self._fill([fill for number in range(pace.places) for fill in self._values(number)])
 
     def set_seed(self, number: int) -> str:
         """The seed of one set's inputs."""
@@ -117,8 +118,8 @@ class PairedSession:
         while waiting := [arm for arm in ARMS if not readings.warm(units[arm])]:
             for arm in waiting:
                 step = program.warm_up(self._subject, arm, split(self._seed, "warm-up", turn, arm), self._pace)
-                again = [fill for number in range(self._pace.sets) for fill in self._values(number, again=True)]
-                (stamps,) = program.only(self._run([*again, step]), Stamps)
+                self._fill([fill for number in range(self._pace.sets) for fill in self._values(number, again=True)])
+                (stamps,) = program.only(self._run([step]), Stamps)
                 units[arm] += reading(step, stamps).timed.units_ns
             turn += 1
         return units
@@ -142,10 +143,9 @@ class PairedSession:
         Everything is enqueued before, so that nothing but the passes lies between the two.
         """
         subject, seed = self._subject, split(self._seed, "long", number)
-        steps: list[Step] = []
-        for each in sets:
-            steps += (*self._values(each, again=True), *program.poison(subject, split(seed, each), each))
-        self._run([*steps, program.stage(subject, arm, sets, rounds)])
+        self._fill([fill for each in sets for fill in self._values(each, again=True)])
+        self._fill([fill for each in sets for fill in program.poison(subject, split(seed, each), each)])
+        self._run([program.stage(subject, arm, sets, rounds)])
         asked_ns = time.monotonic_ns()
         records = self._session.run([Go(arm=arm)], self._timeout_s)
         parent_ns = time.monotonic_ns() - asked_ns
@@ -162,16 +162,17 @@ class PairedSession:
         return Reading(tuple(sets), span.start_ns[0], span.end_ns, rows, damage.bytes, host_bound=False)
 
     def _values(self, number: int, *, again: bool = False) -> tuple[Fill, ...]:
-        return program.values(self._subject, "ordinary", self.set_seed(number), number, again=again)
+        return program.inputs(self._subject, self._inputs_seed, number, again=again)
 
     def _poison(self, when: str, arm: ArmName, number: int) -> tuple[Fill, ...]:
         return program.poison(self._subject, split(self._seed, "known", when, arm, number), number)
 
-    def _run(self, steps: Sequence[Step]) -> list[Record]:
-        records: list[Record] = []
-        for start in range(0, len(steps), _MESSAGE_STEPS):
-            records += self._session.run(steps[start : start + _MESSAGE_STEPS], self._timeout_s)
-        return records
+    def _fill(self, fills: Sequence[Fill]) -> None:
+        for start in range(0, len(fills), _MESSAGE_FILLS):
+            self._run([Fills(fills=tuple(fills[start : start + _MESSAGE_FILLS]))])
+
+    def _run(self, steps: Sequence[Step]) -> Sequence[Record]:
+        return self._session.run(steps, self._timeout_s)
 
 
 def probe(paired: PairedSession) -> dict[ArmName, list[int]]:

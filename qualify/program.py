@@ -16,7 +16,21 @@ from qualify.domain import Runtime
 from qualify.fill import recipe
 from qualify.passing import is_symbol, pointers, scalar_bytes, struct_bytes
 from qualify.seeds import common, permutation, split
-from qualify.steps import MAX_HELD_CALLS, Arena, ArmName, Fill, Patch, Record, Run, Segment, Slot, Stage, Step, Table
+from qualify.steps import (
+    MAX_HELD_CALLS,
+    Arena,
+    ArmName,
+    Fill,
+    Fills,
+    Patch,
+    Record,
+    Run,
+    Segment,
+    Slot,
+    Stage,
+    Step,
+    Table,
+)
 from qualify.strides import under
 from qualify.subject import Subject
 
@@ -251,12 +265,16 @@ def window_arms(candidate_first: bool) -> tuple[ArmName, ArmName, ArmName, ArmNa
 def segments(subject: Subject, arms: Sequence[ArmName], seed: str, inputs_seed: str, *, pace: Pace) -> tuple[Step, ...]:
     """Segments of `arms` in a row; inouts hold their inputs again before each."""
     steps: list[Step] = []
-    restored = range(pace.sets) if subject.buffers("inout") else ()
+    restored = [fill for number in range(pace.sets) for fill in inputs(subject, inputs_seed, number, again=True)]
     for position, arm in enumerate(arms):
-        for number in restored:
-            steps += values(subject, "ordinary", set_seed(inputs_seed, number), number, again=True)
+        steps += [Fills(fills=tuple(restored))] if restored else []
         steps.append(segment(subject, arm, split(seed, position), pace))
     return tuple(steps)
+
+
+def inputs(subject: Subject, seed: str, number: int, *, again: bool = False) -> tuple[Fill, ...]:
+    """Fill what goes into one set of a timed session; every set has values of its own."""
+    return values(subject, "ordinary", set_seed(seed, number), number, again=again)
 
 
 def set_seed(seed: str, number: int) -> str:

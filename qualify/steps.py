@@ -99,6 +99,13 @@ class Fill(Document):
     recipe: Recipe
 
 
+class Fills(Document):
+    """Several fills in one step: a timed session has thousands, and each step costs both sides a message."""
+
+    do: Literal["fills"] = "fills"
+    fills: tuple[Fill, ...]
+
+
 class Scrub(Document):
     """Overwrite the shared memory of every multiprocessor with a pattern (R9.3)."""
 
@@ -128,17 +135,22 @@ class Slot(Document):
     symbol: Name | None = None
 
 
-class Run(Document):
-    """Execute a route's launches once on one set of buffers and wait for the end."""
+class Launching(Document):
+    """What every step says that launches a route: whose, how, and with which arguments."""
 
-    do: Literal["launch"] = "launch"
     arm: ArmName
     launches: tuple[Launch, ...]
     slots: tuple[Slot, ...]
+
+
+class Run(Launching):
+    """Execute a route's launches once on one set of buffers and wait for the end."""
+
+    do: Literal["launch"] = "launch"
     set: int = 0
 
 
-class Segment(Document):
+class Segment(Launching):
     """One timed segment in the order of R10.3, steps 1 to 10; stamps and digests come back.
 
     `lead_in` and `timed` name one set a pass, `bystander` a set of no pass, where every change is damage. `passes` make
@@ -146,9 +158,6 @@ class Segment(Document):
     """
 
     do: Literal["segment"] = "segment"
-    arm: ArmName
-    launches: tuple[Launch, ...]
-    slots: tuple[Slot, ...]
     lead_in: tuple[int, ...]
     timed: tuple[int, ...]
     bystander: int | None = None
@@ -160,7 +169,7 @@ class Segment(Document):
     flush_bytes: Annotated[int, Field(ge=0)]
 
 
-class Stage(Document):
+class Stage(Launching):
     """Hold `rounds` passes over each of `sets`, in order, ready to run; nothing of them runs before Go.
 
     No buffer is poisoned and no cache flushed in between: this is for the parent's own clock (R10.9), which counts
@@ -168,9 +177,6 @@ class Stage(Document):
     """
 
     do: Literal["stage"] = "stage"
-    arm: ArmName
-    launches: tuple[Launch, ...]
-    slots: tuple[Slot, ...]
     sets: Annotated[tuple[int, ...], Field(min_length=1)]
     rounds: Annotated[int, Field(ge=1)]
 
@@ -182,16 +188,13 @@ class Go(Document):
     arm: ArmName
 
 
-class Capture(Document):
+class Capture(Launching):
     """Record a route's launches once, on one set of buffers, as the graph of `arm`; nothing of them runs (R9.3).
 
     Only where the runtime has graphs (`Domain.has_graphs`).
     """
 
     do: Literal["capture"] = "capture"
-    arm: ArmName
-    launches: tuple[Launch, ...]
-    slots: tuple[Slot, ...]
     set: int = 0
 
 
@@ -202,7 +205,7 @@ class Replay(Document):
     arm: ArmName
 
 
-class Contend(Document):
+class Contend(Launching):
     """Execute a route's launches once while a second queue is busy, and wait for both (R9.3).
 
     The second queue does neutral work of the harness's own; with `beside`, it executes the same launches on that set,
@@ -210,9 +213,6 @@ class Contend(Document):
     """
 
     do: Literal["contend"] = "contend"
-    arm: ArmName
-    launches: tuple[Launch, ...]
-    slots: tuple[Slot, ...]
     set: int = 0
     beside: int | None = None
 
@@ -293,7 +293,7 @@ class Query(Document):
 
 
 _Owned = Load | Source | Run | Segment | Stage | Go | Capture | Replay | Contend
-_Memory = Arena | Fill | Scrub | Copy | Digest | Zones | Unwritten | Read
+_Memory = Arena | Fill | Fills | Scrub | Copy | Digest | Zones | Unwritten | Read
 Step = Annotated[_Owned | _Memory | Plant | Told | Query, Field(discriminator="do")]
 
 

@@ -14,6 +14,7 @@ from qualify.steps import (
     Digest,
     Done,
     Fill,
+    Fills,
     Go,
     Load,
     Plant,
@@ -89,7 +90,7 @@ class _Performance:
             case Load() | Source():
                 self._load(step)
                 return Done()
-            case Arena() | Fill() | Scrub() | Run() | Stage() | Replay() | Plant():
+            case Arena() | Fill() | Fills() | Scrub() | Run() | Stage() | Replay() | Plant():
                 self._change(step)
                 return Done()
             case Segment() | Go() | Copy():
@@ -122,7 +123,7 @@ class _Performance:
         else:
             self._device.source(step, taken)
 
-    def _change(self, step: Arena | Fill | Scrub | Run | Stage | Replay | Plant) -> None:
+    def _change(self, step: Arena | Fill | Fills | Scrub | Run | Stage | Replay | Plant) -> None:
         """Steps that tell nothing but that they ended."""
         match step:
             case Arena():
@@ -130,6 +131,8 @@ class _Performance:
                 self._device.arena(step)
             case Fill():
                 self._device.fill(step)
+            case Fills():
+                self._device.fills(step)
             case Scrub():
                 self._device.scrub(step)
             case Run():

@@ -14,7 +14,22 @@ from qualify.elements import DTYPES
 from qualify.gate import WorkerLost
 from qualify.identity import content
 from qualify.sessions import MeasuringSession
-from qualify.steps import Arena, Damage, Fill, Load, Read, Record, Run, Segment, Slot, Stamps, Step, Values, Zones
+from qualify.steps import (
+    Arena,
+    Damage,
+    Fill,
+    Load,
+    Poison,
+    Read,
+    Record,
+    Run,
+    Segment,
+    Slot,
+    Stamps,
+    Step,
+    Values,
+    Zones,
+)
 from tests.rigs import N, composed
 
 TIMEOUT_S = 60.0
@@ -37,6 +52,9 @@ APART = (
         for axis in range(rank - 1)
     ),
 )
+#: Of the buffer of each dtype.
+ELEMENTS = 1003
+POISON = Poison(dtype="float32", seed="ab" * 8)
 COUNT = Slot(argument="n", value=N.to_bytes(4, "little").hex())
 SLOTS = (*(Slot(argument=argument.name, buffer=argument.name) for argument in TAKEN), COUNT)
 HEAD = "__global float *y, __global const float *a, __global const float *b, int n"
@@ -128,7 +146,7 @@ def inputs(sets: int = SETS) -> tuple[Fill, ...]:
 def places() -> Layout:
     """The arena of the contract: what kernels take, a buffer of every dtype, bytes of many lengths, an empty one."""
     others = [
-        *(Argument(name=f"of_{dtype}", kind="input", dtype=dtype, shape=(1003,)) for dtype in sorted(DTYPES)),
+        *(Argument(name=f"of_{dtype}", kind="input", dtype=dtype, shape=(ELEMENTS,)) for dtype in sorted(DTYPES)),
         *(Argument(name=f"bytes_{size}", kind="input", dtype="uint8", shape=(size,)) for size in range(301)),
         Argument(name="large", kind="input", dtype="uint8", shape=(70_001,)),
         Argument(name="empty", kind="input", dtype="float64", shape=(0,)),

@@ -10,10 +10,9 @@ import pytest
 from qualify.arena import layout
 from qualify.bench import Rig
 from qualify.sessions import MeasuringSession
-from qualify.steps import Copy, Digest, Digests, Fill, Go, Poison, Read, Spans, Stage, Step, Zones
-from tests.devices.beds import SETS, SLOTS, TAKEN, bed, do, launch, refusal, run
+from qualify.steps import Copy, Digest, Digests, Fill, Go, Read, Spans, Stage, Step, Zones
+from tests.devices.beds import POISON, SETS, SLOTS, TAKEN, bed, do, launch, refusal, run
 
-POISON = Poison(dtype="float32", seed="ab" * 8)
 ROUNDS = 3
 
 

@@ -13,7 +13,7 @@ import pytest
 from qualify.arena import layout
 from qualify.bench import Rig
 from qualify.contract import Launch, Memset
-from qualify.elements import DTYPES, specials
+from qualify.elements import DTYPES
 from qualify.fill import generate
 from qualify.fnv import fnv1a64
 from qualify.sessions import MeasuringSession
@@ -37,11 +37,11 @@ from qualify.steps import (
     Slot,
     Step,
     Unwritten,
-    Values,
     Zeros,
     Zones,
 )
 from tests.devices.beds import (
+    POISON,
     SETS,
     SLOTS,
     TAKEN,
@@ -61,9 +61,6 @@ from tests.devices.beds import (
 )
 from tests.rigs import N
 
-ELEMENTS = 1003
-POISON = Poison(dtype="float32", seed="ab" * 8)
-
 
 @pytest.fixture(scope="module")
 def session(rig: Rig) -> Iterator[MeasuringSession]:
@@ -73,31 +70,6 @@ def session(rig: Rig) -> Iterator[MeasuringSession]:
 
 
 # Values, poison, digests ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-def test_values_equal_their_definition_bit_for_bit(dtype: str, session: MeasuringSession) -> None:
-    buffer = f"of_{dtype}.0"
-    recipes = [
-        Values(dtype=dtype, distribution=distribution, base=base, scale=scale, seed="9" * 16, specials=table)
-        for distribution in ("normal", "uniform")
-        for base, scale in ((0, 1 << 32), (-(5 << 61) // 11, 3 << 55), (77, -1), (3 << 28, 1 << 26))
-        for table in ((), specials(dtype))
-    ]
-    for recipe in recipes:
-        do(session, Fill(buffer=buffer, recipe=recipe))
-        assert read(session, buffer) == (generate(recipe, ELEMENTS),), recipe
-
-
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-def test_poison_and_its_complement_equal_their_definition(dtype: str, session: MeasuringSession) -> None:
-    buffer = f"of_{dtype}.0"
-    one, other = (Poison(dtype=dtype, seed="9" * 16, complement=complement) for complement in (False, True))
-    for poison in (one, other):
-        do(session, Fill(buffer=buffer, recipe=poison))
-        assert read(session, buffer) == (generate(poison, ELEMENTS),)
-    records = do(session, *(Unwritten(buffer=buffer, poison=poison) for poison in (one, other)))
-    assert records == (Equal(elements=0, first_index=None), Equal(elements=ELEMENTS, first_index=0))
 
 
 def test_unwritten_counts_what_a_launch_left(session: MeasuringSession) -> None:

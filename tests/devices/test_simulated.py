@@ -11,9 +11,10 @@ import pytest
 from qualify.arena import layout
 from qualify.bench import Rig
 from qualify.sessions import MeasuringSession
-from qualify.steps import Capture, Census, Contend, Equal, Fill, Poison, Replay, Unwritten
+from qualify.steps import Capture, Census, Contend, Equal, Fill, Replay, Unwritten
 from qualify.workers.virtual import Entry, Script
 from tests.devices.beds import (
+    POISON,
     SETS,
     SLOTS,
     TAKEN,
@@ -58,7 +59,6 @@ SCRIPT = Script(
         "small": Entry(does="add", block_threads=99),
     }
 )
-POISON = Poison(dtype="float32", seed="ab" * 8)
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ from qualify.steps import (
     Digests,
     Equal,
     Fill,
+    Fills,
     Go,
     Load,
     Poison,
@@ -73,6 +74,13 @@ class ZonePattern(NamedTuple):
     def flip(self) -> int:
         """What every 8 bytes of the hash are combined with, by exclusive or."""
         return (1 << 64) - 1 if self.complement else 0
+
+
+class Content(NamedTuple):
+    """A buffer and what goes into it, checked."""
+
+    place: Placement
+    recipe: Recipe
 
 
 class Device(Binding, ABC):
@@ -155,9 +163,18 @@ class Device(Binding, ABC):
 
     def fill(self, step: Fill) -> None:
         """Write a recipe to a buffer. Raises StepRefused for an unknown buffer or another dtype than its own."""
+        self._fill([self._content(step)])
+
+    def fills(self, step: Fills) -> None:
+        """Write many, in any order. Raises StepRefused as `fill` does, and for a buffer that is named twice."""
+        if len({fill.buffer for fill in step.fills}) != len(step.fills):
+            raise StepRefused("a buffer is filled twice in one step")
+        self._fill([self._content(fill) for fill in step.fills])
+
+    def _content(self, step: Fill) -> Content:
         place = self._place(step.buffer)
         _check_recipe(place, step.recipe)
-        self._fill(place, step.recipe)
+        return Content(place, step.recipe)
 
     def scrub(self, step: Scrub) -> None:
         """Overwrite shared memory everywhere."""
@@ -293,7 +310,8 @@ class Device(Binding, ABC):
     def _arena(self, size_bytes: int, zones: ZonePattern) -> None: ...
 
     @abstractmethod
-    def _fill(self, place: Placement, recipe: Recipe) -> None: ...
+    def _fill(self, contents: Sequence[Content]) -> None:
+        """All are written when it returns; no two are of one buffer."""
 
     @abstractmethod
     def _scrub(self, seed: str) -> None: ...
@@ -341,6 +359,14 @@ class Device(Binding, ABC):
 
     def _trace(self) -> Answer:
         raise StepRefused("this device keeps no trace")
+
+    def _poisons(self, step: Segment) -> list[Content]:
+        """What a segment's outputs and scratch hold before it runs, of every set that it names."""
+        return [
+            Content(self._place(f"{argument}.{number}"), poison_of(step, argument, dtype, number))
+            for argument, dtype in step.poisoned
+            for number in (*step.lead_in, *step.timed)
+        ]
 
     # Shared checks ---------------------------------------------------------------------------------------------------
 

@@ -27,15 +27,15 @@ from qualify.steps import (
     Contend,
     Damage,
     Equal,
+    Launching,
     Poison,
-    Recipe,
     Run,
     Segment,
     Spans,
     Stage,
     Stamps,
 )
-from qualify.workers.devices.base import Device, ZonePattern
+from qualify.workers.devices.base import Content, Device, ZonePattern
 from qualify.workers.devices.binding import Bound, StepRefused
 from qualify.workers.devices.cuda_arguments import Watch, tensor_map
 from qualify.workers.devices.cuda_board import board
@@ -45,9 +45,8 @@ from qualify.workers.devices.cuda_graphs import Graph, capture, holds
 from qualify.workers.devices.cuda_harness import CudaHarness
 from qualify.workers.devices.cuda_residency import figures, resident
 from qualify.workers.devices.cuda_strides import Row
-from qualify.workers.devices.segments import poison_of, rows
+from qualify.workers.devices.segments import rows
 
-Launching = Run | Segment | Stage | Capture | Contend
 #: A board maps memory in pages of this size; smaller allocations share one.
 PAGE_BYTES = 2 << 20
 
@@ -116,10 +115,21 @@ class CudaDevice(Device):
         self._harness.zones(self._memory, whole, zones)
         self._harness.wait()
 
-    def _fill(self, place: Placement, recipe: Recipe) -> None:
-        self._row_of.fill(self._address(place), place, recipe)
+    def _fill(self, contents: Sequence[Content]) -> None:
+        self._enqueue(contents)
         self._harness.wait()
-        self._watch.refilled(place)
+        for place, _ in contents:
+            self._watch.refilled(place)
+
+    def _enqueue(self, contents: Sequence[Content]) -> None:
+        """Poison of elements in a row goes to all its buffers at once."""
+        poisons = []
+        for place, recipe in contents:
+            if isinstance(recipe, Poison) and not place.axes:
+                poisons.append((self._address(place), place.size_bytes, recipe))
+            else:
+                self._row_of.fill(self._address(place), place, recipe)
+        self._harness.poison(poisons)
 
     def _scrub(self, seed: str) -> None:
         self._harness.scrub_all(seed)
@@ -163,12 +173,7 @@ class CudaDevice(Device):
 
     def _before(self, step: Segment) -> None:
         """R10.3 steps 1 to 4: poison, scrub, reset persisting lines, read neutral memory or, hot, the timed sets."""
-        buffers = []
-        for argument, dtype in step.poisoned:
-            for number in (*step.lead_in, *step.timed):
-                place = self._place(f"{argument}.{number}")
-                buffers.append((self._address(place), place.size_bytes, poison_of(step, argument, dtype, number)))
-        self._harness.poison(buffers)
+        self._enqueue(self._poisons(step))
         self._harness.scrub(step.seed)
         self._harness.reset_persisting()
         if step.flush_bytes:

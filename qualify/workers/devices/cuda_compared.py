@@ -11,9 +11,9 @@ from typing import Any
 
 from qualify.contract import Kernel, Memset
 from qualify.patterns import numpy_dtype
-from qualify.steps import Answer, ArmName, Segment, Stage
+from qualify.steps import Answer, ArmName, Launching, Segment, Stage
 from qualify.workers.devices.binding import StepRefused
-from qualify.workers.devices.cuda import CudaDevice, Launching
+from qualify.workers.devices.cuda import CudaDevice
 from qualify.workers.devices.cuda_graphs import MAX_HELD_NODES, capture
 from qualify.workers.devices.foreign import Foreign, told
 

@@ -24,7 +24,6 @@ from qualify.steps import (
     Damage,
     Equal,
     Poison,
-    Recipe,
     Run,
     Segment,
     Slot,
@@ -34,12 +33,12 @@ from qualify.steps import (
     Values,
 )
 from qualify.workers import pocl
-from qualify.workers.devices.base import Device, ZonePattern
+from qualify.workers.devices.base import Content, Device, ZonePattern
 from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
 from qualify.workers.devices.opencl_events import Held, has_started, is_pending, took_ns
 from qualify.workers.devices.opencl_harness import Harness, Memory, rigged
 from qualify.workers.devices.opencl_launches import enqueue, refusing
-from qualify.workers.devices.segments import backlog, poison_of, rows
+from qualify.workers.devices.segments import backlog, rows
 
 _BUSY_BYTES = 8 << 20  # What neutral work of a second queue reads in one go: some tenths of a millisecond.
 _FINE_GRAIN = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
@@ -115,10 +114,14 @@ class OpenclDevice(Device):
         self._harness.wait(self._harness.gather(self._whole, packed, place))
         return packed
 
-    def _fill(self, place: Placement, recipe: Recipe) -> None:
+    def _fill(self, contents: Sequence[Content]) -> None:
+        for event in [self._written(each) for each in contents if each.place.size_bytes]:
+            self._harness.wait(event)
+
+    def _written(self, content: Content) -> Any:
+        """The event of the last kernel that writes a buffer; elements that lie apart lie in a row first."""
+        place, recipe = content
         memory = self._harness.packed(place.size_bytes) if place.axes else self._at(place)
-        if not len(memory):
-            return
         match recipe:
             case Values():
                 event = self._harness.values(memory, recipe)
@@ -126,9 +129,10 @@ class OpenclDevice(Device):
                 event = self._harness.poison(memory, recipe)
             case _:
                 event = self._harness.set_bytes(memory, 0)
-        self._harness.wait(event)
         if place.axes:
-            self._harness.wait(self._harness.scatter(self._whole, memory, place))
+            event = self._harness.scatter(self._whole, memory, place)
+            self._harness.wait(event)  # The next one has the same row.
+        return event
 
     def _scrub(self, seed: str) -> None:
         self._harness.scrub(int(seed, 16))
@@ -304,12 +308,9 @@ class OpenclDevice(Device):
 
         There are no persisting lines on a CPU. Without flush bytes the timed sets are read.
         """
-        sets = (*step.lead_in, *step.timed)
-        for argument, dtype in step.poisoned:
-            for number in sets:
-                memory = self._at(self._place(f"{argument}.{number}"))
-                if len(memory):
-                    self._harness.poison(memory, poison_of(step, argument, dtype, number))
+        for content in self._poisons(step):
+            if content.place.size_bytes:
+                self._written(content)
         if neutral is not None:
             self._harness.touch(neutral)
             return

@@ -22,13 +22,12 @@ from qualify.steps import (
     Damage,
     Equal,
     Poison,
-    Recipe,
     Segment,
     Spans,
     Stage,
     Stamps,
 )
-from qualify.workers.devices.base import Device, ZonePattern
+from qualify.workers.devices.base import Content, Device, ZonePattern
 from qualify.workers.devices.binding import StepRefused
 
 
@@ -56,10 +55,11 @@ class SeparateDevice(Device):
     def _arena(self, size_bytes: int, zones: ZonePattern) -> None:
         """There is no arena: its buffers are allocated one by one."""
 
-    def _fill(self, place: Placement, recipe: Recipe) -> None:
-        elements = place.size_bytes // DTYPES[place.dtype].size_bytes
-        if elements:
-            self._write(place, generate(recipe, elements, size_bytes=place.size_bytes))
+    def _fill(self, contents: Sequence[Content]) -> None:
+        for place, recipe in contents:
+            elements = place.size_bytes // DTYPES[place.dtype].size_bytes
+            if elements:
+                self._write(place, generate(recipe, elements, size_bytes=place.size_bytes))
 
     def _read(self, place: Placement) -> bytes:
         memory = self._copied(place) if place.size_bytes else b""

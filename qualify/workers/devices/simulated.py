@@ -32,8 +32,8 @@ from qualify.steps import (
     Contend,
     Damage,
     Equal,
+    Launching,
     Poison,
-    Recipe,
     Run,
     Segment,
     Slot,
@@ -41,9 +41,9 @@ from qualify.steps import (
     Stage,
     Stamps,
 )
-from qualify.workers.devices.base import Device, ZonePattern
+from qualify.workers.devices.base import Content, Device, ZonePattern
 from qualify.workers.devices.binding import Bound, StepRefused, in_a_row
-from qualify.workers.devices.segments import poison_of, rows
+from qualify.workers.devices.segments import rows
 from qualify.workers.devices.simulated_kernels import Beside, Call, execute
 from qualify.workers.devices.simulated_memory import Memory, digests_of, elements
 from qualify.workers.virtual import BOARD, LIMITS, Entry, Script
@@ -55,7 +55,6 @@ _BATCH_PER_MILLE = 1_056
 #: What the launches after it take, as a part of an honest pass.
 _REST = {"superbatch": 1000, "ahead": 2}
 _NO_SEED = "0" * 16  # Of noise, for passes that nobody times.
-Launching = Run | Segment | Stage | Capture | Contend
 _COPY_START_NS, _COPY_BYTES_PER_US = 2_000, 100_000
 
 
@@ -134,12 +133,13 @@ class SimulatedDevice(Device):
     def _at(self, place: Placement) -> Memory:
         return elements(self._memory, in_a_row(place))
 
-    def _fill(self, place: Placement, recipe: Recipe) -> None:
-        self._trace_of(f"{'poison' if isinstance(recipe, Poison) else recipe.make} {place.buffer}")
-        count = place.size_bytes // DTYPES[place.dtype].size_bytes
-        data = generate(recipe, count, size_bytes=place.size_bytes)
-        view = elements(self._memory, place)
-        view[...] = np.frombuffer(data, dtype=np.uint8).reshape(view.shape)
+    def _fill(self, contents: Sequence[Content]) -> None:
+        for place, recipe in contents:
+            self._trace_of(f"{'poison' if isinstance(recipe, Poison) else recipe.make} {place.buffer}")
+            count = place.size_bytes // DTYPES[place.dtype].size_bytes
+            data = generate(recipe, count, size_bytes=place.size_bytes)
+            view = elements(self._memory, place)
+            view[...] = np.frombuffer(data, dtype=np.uint8).reshape(view.shape)
 
     def _scrub(self, seed: str) -> None:
         self._trace_of("scrub")
@@ -348,9 +348,7 @@ class SimulatedDevice(Device):
 
     def _prepare(self, step: Segment) -> None:
         """R10.3, steps 1 to 4."""
-        for argument, dtype in step.poisoned:
-            for number in (*step.lead_in, *step.timed):
-                self._fill(self._place(f"{argument}.{number}"), poison_of(step, argument, dtype, number))
+        self._fill(self._poisons(step))
         self._scrub(step.seed)
         self._trace_of(f"flush {step.flush_bytes}")
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from qualify.contract import Kernel
 from qualify.patterns import numpy_dtype
-from qualify.steps import Answer, ArmName
+from qualify.steps import Answer, ArmName, Launching
 from qualify.workers.devices.foreign import Enqueue, Foreign, told
-from qualify.workers.devices.simulated import Launching, Phase, SimulatedDevice
+from qualify.workers.devices.simulated import Phase, SimulatedDevice
 from qualify.workers.virtual import Entry
 
 
