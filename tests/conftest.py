@@ -1,5 +1,5 @@
-"""Rules for the whole suite: nothing skips, a `gpu` test runs wherever there is a device to run it on, and each process
-of `pytest -n` has the CPU device, and a temporary folder, to itself.
+"""Rules for the whole suite: nothing skips, a `gpu` test runs wherever there is a device to run it on, each process of
+`pytest -n` has the CPU device, and a temporary folder, to itself, and properties are tried with all examples on CI.
 
 A test that cannot run is a test that proves nothing, so a skip is a failure. Tests marked `gpu` are deselected, and
 counted as such, only where no NVIDIA device node exists; where one exists they run, and a missing driver, toolkit
@@ -15,9 +15,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+#: Whether a property is tried with all of its examples, as `.ci/run` does, or with a part of them, others each time.
+ALL_EXAMPLES = os.environ.get("QUALIFY_EXAMPLES") == "all"
+PART, LEAST_EXAMPLES = 5, 10
 MOST_PROCESSES = 8  # Of a machine with many cores: each has rigs of its own.
 ROOM_BYTES = 2 << 30  # Several times what all processes of a suite have written at once.
+
+
+def examples(count: int, *, all_of_them: bool = ALL_EXAMPLES) -> int:
+    """With how many of its examples a property is tried here."""
+    return count if all_of_them else min(count, max(count // PART, LEAST_EXAMPLES))
+
+
+settings.register_profile("suite", max_examples=examples(settings().max_examples))
+settings.load_profile("suite")
 
 
 def nvidia_devices(folder: Path = Path("/dev")) -> tuple[Path, ...]:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from qualify.documents import MAX_YAML_BYTES, MAX_YAML_DEPTH, MAX_YAML_NODES, Source, parse_yaml
 from qualify.errors import InputError
 from qualify.model import Document, Name, Ratio
+from tests.conftest import examples
 
 
 class Leaf(Document):
@@ -155,7 +156,7 @@ yaml_like = st.lists(st.sampled_from(BLOCK + FLOW), max_size=30).map("".join)
 
 
 @given(st.binary(max_size=60) | yaml_like.map(str.encode))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_bytes_give_a_value_or_an_input_error(data: bytes) -> None:
     found: Source | InputError
     try:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from qualify.elements import DTYPES, SPECIAL_KINDS, encode, specials
 from qualify.patterns import numpy_dtype
+from tests.conftest import examples
 
 FLOATS = tuple(name for name, dtype in DTYPES.items() if dtype.kind == "float")
 NARROW = tuple(name for name in FLOATS if name != "float64")
@@ -25,7 +26,7 @@ def numbers(dtype: str) -> st.SearchStrategy[int]:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_a_float_s_own_value_encodes_to_its_bits(dtype: str, data: st.DataObject) -> None:
     bits = data.draw(numbers(dtype))
@@ -35,7 +36,7 @@ def test_a_float_s_own_value_encodes_to_its_bits(dtype: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_between_two_floats_the_nearer_and_of_equals_the_even_one_is_taken(dtype: str, data: st.DataObject) -> None:
     bits = data.draw(st.integers(0, DTYPES[dtype].greatest - 1))
@@ -46,7 +47,7 @@ def test_between_two_floats_the_nearer_and_of_equals_the_even_one_is_taken(dtype
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_narrowing_agrees_with_the_array_library(dtype: str, data: st.DataObject) -> None:
     value = data.draw(st.floats(width=32, allow_nan=False, allow_infinity=False))

@@ -23,6 +23,7 @@ from qualify.judgement import RunVerdict, rules_of
 from qualify.plan import Node, Plan, Planned, RunRecord
 from qualify.subject import Subject
 from qualify.verdict import Check, Verdict
+from tests.conftest import examples
 from tests.evidence import small
 
 Ending = Literal["pass", "fail", "unknown", "nothing", "bug", "rig", "lost", "lost incumbent", "interrupt"]
@@ -127,7 +128,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[tuple[str, ...]], list[Literal["host",
 
 
 @given(graphs())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_only_a_positive_verdict_of_every_planned_gate_passes(rig: Rig, graph: Any) -> None:
     needs, places, endings = graph
     log: list[tuple[str, str]] = []

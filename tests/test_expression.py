@@ -18,6 +18,7 @@ from qualify.expression import (
     Kind,
     parse,
 )
+from tests.conftest import examples
 
 NAMES = ("rows", "cols", "k")
 _PYTHON = {"ceil_div": lambda a, b: -(-a // b), "round_up": lambda a, b: -(-a // b) * b, "min": min, "max": max}
@@ -57,19 +58,19 @@ def agrees_with_python(text: str, cell: dict[str, int], wants: Kind) -> None:
 
 
 @given(numbers.filter(lambda text: len(text) <= MAX_LENGTH), cells)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_numbers_equal_python(text: str, cell: dict[str, int]) -> None:
     agrees_with_python(text, cell, "number")
 
 
 @given(conditions.filter(lambda text: len(text) <= MAX_LENGTH), cells)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_conditions_equal_python(text: str, cell: dict[str, int]) -> None:
     agrees_with_python(text, cell, "condition")
 
 
 @given(st.text(max_size=40) | st.text(alphabet="rowsc()+-*/% <>=!,&|^~.[]'\"0123456789eEjx", max_size=24))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_text_gives_an_expression_or_a_column(text: str) -> None:
     try:
         column = parse(text, NAMES).root.column

@@ -14,6 +14,7 @@ from qualify.elements import DTYPES, encode, specials
 from qualify.fill import generate, recipe, zone_bytes
 from qualify.patterns import numpy_dtype, philox
 from qualify.steps import Poison, Values, Zeros
+from tests.conftest import examples
 
 SEED = "299f31d0a4093822"
 ALL = sorted(DTYPES)
@@ -83,7 +84,7 @@ def exact_bits(values: Values, index: int) -> int:
 
 
 @pytest.mark.parametrize("dtype", ALL)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.data())
 def test_values_are_the_exact_value_rounded_once(dtype: str, data: st.DataObject) -> None:
     scale_bits = data.draw(st.integers(1, 58))
@@ -161,7 +162,7 @@ def test_outputs_and_scratch_hold_poison_or_zeros_and_a_scalar_nothing() -> None
 
 
 @pytest.mark.parametrize("dtype", ALL)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_poison_and_its_complement_are_finite_and_differ_in_every_bit(dtype: str, data: st.DataObject) -> None:
     seed, elements = data.draw(seeds), data.draw(st.integers(0, 40))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qualify.includes import TOKEN, Include, IncludeError, logical_lines, scan, spliced
+from tests.conftest import examples
 
 
 def refusal(text: str | bytes) -> IncludeError:
@@ -102,7 +103,7 @@ PIECES = ["#", "include", ' "x.h"', "/*", "*/", "//", "\n", "\\\n", '"', "'", "R
 
 
 @given(st.binary(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=20).map("".join).map(str.encode))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_bytes_give_includes_or_an_error_with_a_line(data: bytes) -> None:
     try:
         lines = [include.line for include in scan(data)]
@@ -132,7 +133,7 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=20).map("".join))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_is_taken_in_one_piece_reads_as_its_tokens_do(text: str) -> None:
     def read(*tokens: re.Pattern[str]) -> list[tuple[int, str]] | tuple[int, str]:
         try:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from qualify.errors import DocumentError, ShapeError
 from qualify.gate import Measurement
 from qualify.model import MAX_DEPTH, Document, Json, canonical_by_items, canonical_bytes, check_shape
+from tests.conftest import examples
 
 
 class Item(Document):
@@ -80,7 +81,7 @@ def test_brackets_behind_what_is_no_json_hide_nothing(before: str) -> None:
 MARKS = st.text('"\\[]{}:,\n a\u00e9', max_size=6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.recursive(
         MARKS | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(MARKS, inner), max_leaves=20

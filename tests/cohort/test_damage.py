@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from qualify import cohort
 from qualify.errors import InputError
 from tests.cohort.bench import COHORT, CUDA, LIMITS, OPENCL, write
+from tests.conftest import examples
 
 WHOLE = yaml.safe_load(COHORT)
 #: Values that are nearly right somewhere, and some that are right nowhere.
@@ -44,7 +45,7 @@ def changed(place: tuple[str | int, ...], new: Any, *, added: bool) -> Any:
 
 
 @given(st.sampled_from(places(WHOLE)), st.sampled_from(VALUES), st.booleans())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 def test_any_one_change_gives_subjects_or_an_error_with_its_line(
     place: tuple[str | int, ...], new: Any, added: bool
 ) -> None:

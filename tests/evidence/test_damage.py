@@ -14,6 +14,7 @@ from qualify.evidence.audit import verify_run
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import ProblemError
 from qualify.model import canonical_bytes
+from tests.conftest import examples
 from tests.evidence.small import GATES, rehash, write_run
 
 FLIPS = 12  # Positions of each file; every byte of the manifest is flipped in a test of its own.
@@ -79,7 +80,9 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-HOSTILE = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+HOSTILE = settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def audited(run: Path, path: Path, data: bytes) -> str:

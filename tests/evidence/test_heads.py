@@ -18,6 +18,7 @@ from qualify.evidence.files import folder
 from qualify.evidence.heads import FILE, HeadsCache
 from qualify.evidence.store import StagedRun, Store
 from qualify.model import canonical_bytes
+from tests.conftest import examples
 from tests.evidence.small import GATES, INPUTS, measure, plan, run_record, write_run
 from tests.evidence.test_history import take
 
@@ -46,7 +47,7 @@ def root(memory_path: Path) -> Path:
     return root
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ACTIONS)
 def test_the_cache_never_says_anything_but_the_history(memory_path: Path, actions: list[str]) -> None:
     with TemporaryDirectory(dir=memory_path) as place:

@@ -14,6 +14,7 @@ from qualify.evidence.audit import verify_store
 from qualify.evidence.files import folder
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.store import Store
+from tests.conftest import examples
 from tests.evidence.small import GATES, INPUTS, measure, plan, run_record, write_run
 
 #: What happens to three stores that began as one: open a run, seal one, take all of a neighbour's files.
@@ -57,7 +58,7 @@ def grow(stores: list[Path], actions: list[tuple[str, int, int]]) -> None:
             take(stores[other], root)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ACTIONS)
 def test_merging_is_commutative_associative_and_idempotent(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int, int]]

@@ -14,6 +14,7 @@ from qualify.evidence.outcomes import Outcomes
 from qualify.judgement import GateVerdict, RunVerdict, SubjectVerdict
 from qualify.model import canonical_bytes
 from qualify.verdict import Check, Note
+from tests.conftest import examples
 from tests.house.tree import ROOT
 
 COMMITTED = sorted((ROOT / "evidence/runs").glob("*/verdict.json"))
@@ -91,7 +92,7 @@ def agrees(data: bytes) -> None:
 
 
 @given(verdicts())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_verdict_is_read_as_it_is_spelled(verdict: RunVerdict) -> None:
     agrees(verdict.canonical())
     assert not Outcomes(verdict.canonical())._whole
@@ -105,7 +106,7 @@ def test_committed_verdicts_are_read_by_their_places(path: Path) -> None:
 
 
 @given(verdicts(), st.sampled_from([{"indent": 1}, {"separators": (", ", ": ")}, {"sort_keys": False}]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_another_spelling_is_parsed_whole(verdict: RunVerdict, how: dict[str, Any]) -> None:
     value = json.loads(verdict.canonical())
     turned = dict(reversed(value.items())) if how == {"sort_keys": False} else value

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOM_BYTES, board_of, in_memory, nvidia_devices, serves
+import pytest
+from hypothesis import settings
+
+from tests.conftest import ROOM_BYTES, board_of, examples, in_memory, nvidia_devices, serves
 from tests.house.tree import ROOT
 
 SUITE = """
@@ -62,3 +65,10 @@ def test_temporary_folders_lie_in_memory_where_there_is_room_and_code_is_loaded(
     assert not serves(system(blocks - 1, 0))
     assert not serves(system(blocks, os.ST_NOEXEC))
     assert in_memory(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(("count", "part"), [(400, 80), (100, 20), (40, 10), (8, 8)])
+def test_properties_are_tried_with_all_examples_on_ci_and_with_a_part_elsewhere(count: int, part: int) -> None:
+    assert (examples(count, all_of_them=True), examples(count, all_of_them=False)) == (count, part)
+    assert settings().max_examples == examples(100), "where a test names no number too"
+    assert "\nQUALIFY_EXAMPLES=all make test\n" in (ROOT / ".ci/run").read_text()
