@@ -80,7 +80,7 @@ class ScriptedGate(Gate[Measured, Nothing]):
     """A timed gate that sees what the script says of each route."""
 
     claim: ClassVar[str] = "What the script says."
-    runs_on: ClassVar[Literal["host", "device"]] = "host"
+    runs_on: ClassVar[Literal["host", "device"]] = "device"  # So that nothing is built ahead that nobody asks for.
     timed: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule[Any, Any], ...]] = (Rule(1, Measured, Nothing, lambda _: frozenset({"faster"}), _judge),)
 
@@ -103,7 +103,7 @@ class ShowingGate(Gate[Seen, Nothing]):
     """A gate that shows something of every route and looks at nothing but its contract."""
 
     claim: ClassVar[str] = "It launches something."
-    runs_on: ClassVar[Literal["host", "device"]] = "host"
+    runs_on: ClassVar[Literal["host", "device"]] = "device"
 
     def __init__(self, name: str, shows: Shows) -> None:
         rule = Rule(1, Seen, Nothing, lambda _: frozenset({"launches"}), _judge_seen, shows=shows)
