@@ -272,8 +272,7 @@ def _windows(subject: Subject, bench: Bench, paced: Paced, seed: str, settings: 
         both = PairedSession(subject, session, seed, pace, settings.timeout_s)
         series["inputs_before"] = both.inputs()
         if own is not None:
-            for number in range(pace.sets):
-                own.see(number, both.known(number))
+            own.see(pace.sets, both.known)
             series |= {f"known_{arm}": own.digests[arm] for arm in ARMS}
         series |= {f"warm_{arm}": units for arm, units in both.warm_up().items()}
         windows(session, both, 0, seen, (settings.windows,))

@@ -14,6 +14,7 @@ from pydantic import Field
 from qualify import program
 from qualify.arena import layout
 from qualify.contract import Argument, Memset, Variant
+from qualify.elements import DTYPES
 from qualify.gate import holds
 from qualify.model import Document, Hex16, Name
 from qualify.steps import Census, Damage
@@ -138,6 +139,16 @@ def sets(subject: Subject) -> int:
     most = _SURE_BYTES if memory is None else memory - memory // _MEMORY_LEFT
     largest = max(layout(subject.arguments, 2, variant=variant).size_bytes for variant in subject.variants)
     return 2 if largest <= most else 1
+
+
+def rows_fit(subject: Subject) -> bool:
+    """Whether the device has memory beside both sets to lay the elements of any two buffers in rows."""
+    memory = subject.limits.memory_bytes
+    if memory is None or sets(subject) < 2:
+        return False
+    largest = max(layout(subject.arguments, 2, variant=variant).size_bytes for variant in subject.variants)
+    widest = max(argument.elements * DTYPES[argument.dtype].size_bytes for argument in subject.arguments)
+    return largest + 2 * widest <= memory - memory // _MEMORY_LEFT
 
 
 def twin_counts(subject: Subject) -> bool:

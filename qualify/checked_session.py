@@ -19,6 +19,7 @@ from qualify.checked import (
     Untouched,
     crowds,
     poisoned_outputs,
+    rows_fit,
     sets,
     suspected,
     twin_counts,
@@ -85,7 +86,8 @@ class Runner:
         self._filled: dict[int, tuple[Variant, int]] = {}
         self._launched = program.run(subject, arm, variant=placed)
         arena = program.arena(subject, sets(subject), split(seed, "zones"), placed, complement=complement)
-        self._in_a_row = not any(place.axes for place in arena.placements)
+        apart = any(place.axes for place in arena.placements)
+        self._compares = rows_fit(subject) if apart else sets(subject) > 1
         self._perform([arena])
 
     def look(self, variant: Variant) -> Seen:
@@ -131,11 +133,11 @@ class Runner:
     def _untouched(self, variant: Variant, inputs: int, output: Argument) -> Untouched:
         """Run in both polarities once more, and look at every element of an output.
 
-        The device does, where both runs have a set of their own and elements lie in a row; else the host, which has to
-        be sent them all.
+        The device does, where both runs have a set of their own and there is memory to lay elements in a row; else the
+        host, which has to be sent them all.
         """
         seed = split(self._seed, "untouched")
-        if self._in_a_row and sets(self._subject) > 1:
+        if self._compares:
             count, first = self._compared(variant, inputs, output, seed)
         else:
             count, first = self._read(variant, inputs, output, seed)

@@ -272,8 +272,7 @@ class _Comparing:
         with self._bench.session(self._subject, *ARMS) as session:
             both = PairedSession(self._subject, session, seed, pace, TIMEOUT_S)
             before = both.inputs()
-            for number in range(pace.sets):
-                own.see(number, both.known(number))
+            own.see(pace.sets, both.known)
             with _rising():
                 both.warm_up()
                 windows(session, both, 0, seen, (WINDOWS,))

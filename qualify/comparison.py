@@ -67,7 +67,8 @@ def oracle(data: bytes, data_dtype: str, dtype: str, shape: tuple[int, ...]) -> 
         raise ValueError(f"{given.size} exact values where the output has {math.prod(shape)} elements")
     if DTYPES[dtype].kind != "float":
         return Oracle(dtype, _whole(given), np.zeros(0))
-    values = given.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # Of a NaN that signals.
+        values = given.astype(np.float64)
     rows = np.where(np.isfinite(values), np.abs(values), 0.0).reshape(-1, shape[-1] if shape else 1)
     largest = np.repeat(rows.max(axis=1, initial=0.0), rows.shape[1])
     return Oracle(dtype, values, largest)
@@ -96,6 +97,23 @@ def compare(data: bytes, exact: Oracle) -> Compared:
         worst=max(_greatest(look.error, look, exact), key=lambda found: int(found.error or 0), default=None),
         farthest=max(_greatest(look.share, look, exact), key=remoteness, default=None),
     )
+
+
+def beside(data: bytes, other: bytes, output: Argument) -> tuple[int, Element | None]:
+    """How many elements are of another class than in another result, and the farthest of the rest; None if none is.
+
+    Only elements with other bits are looked at: equal ones are of one class and of no distance.
+    """
+    exact = oracle(other, output.dtype, output.dtype, output.shape)
+    apart = np.flatnonzero(_bits(data, output.dtype) != _bits(other, output.dtype))
+    if not apart.size:
+        apart = np.flatnonzero(np.isfinite(exact.values))[:1]
+    largest = exact.largest[apart] if exact.largest.size else exact.largest
+    part = replace(exact, values=exact.values[apart], largest=largest)
+    look = _look(_array(data, output.dtype)[apart].tobytes(), part)
+    farthest = max(_greatest(look.share, look, part), key=remoteness, default=None)
+    wrong = int(np.count_nonzero(look.wrong))
+    return wrong, farthest and farthest.model_copy(update={"index": int(apart[farthest.index])})
 
 
 def distances(
@@ -234,6 +252,8 @@ def _greatest(figures: Array, look: _Distance, exact: Oracle) -> list[Element]:
     if not look.measured.any():
         return []
     highest = figures[look.measured].max()
+    if not highest:  # All are exact, or faithful: none is farther than another.
+        return [_element(int(np.argmax(look.measured)), look, exact)]
     ties = look.measured & ((figures >= highest * (1 - 2.0**-48)) | (figures == highest))
     return [_element(int(index), look, exact) for index in np.flatnonzero(ties)[:_NEAR_TIES]]
 

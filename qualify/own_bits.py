@@ -5,7 +5,9 @@ Elements are facts of `qualify.nearness`, which every judge derives again from t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
 from typing import Annotated
 
@@ -16,7 +18,7 @@ from qualify.contract import Argument
 from qualify.elements import DTYPES
 from qualify.gate import Bench, holds
 from qualify.model import Document, Name
-from qualify.nearness import Bound, Compared, Distance, Element, checked, close, remoteness, under_cap, whole
+from qualify.nearness import Bound, Distance, Element, checked, close, remoteness, under_cap, whole
 from qualify.paired_session import ARMS, Known
 from qualify.steps import ArmName
 from qualify.subject import Subject
@@ -24,6 +26,9 @@ from qualify.verdict import Check
 
 #: By arm and set: one digest an output, in ABI order.
 KnownDigests = dict[ArmName, dict[int, tuple[int, ...]]]
+#: Of each output of one set: elements of another class than the other arm's, and the farthest of the rest.
+_Beside = list[tuple[int, Element | None]]
+_MOST_WAITING = 32  # Sets whose outputs are in memory, not compared yet.
 
 
 class Pair(Document):
@@ -54,29 +59,40 @@ class OwnBits:
         self._pairs: dict[str, Pair] = {}
         self._kept: dict[ArmName, dict[str, bytes]] = {}
 
-    def see(self, number: int, known: Mapping[ArmName, Known]) -> None:
-        """Take one set's outputs: digests of all, distances between the arms, the bytes of the chosen set."""
-        from qualify import comparison
+    def see(self, sets: int, known: Callable[[int], Mapping[ArmName, Known]]) -> None:
+        """Take the outputs of every set: digests of all, distances between the arms, the bytes of the chosen set.
 
-        outputs = program.outputs(self._subject)
-        data = {arm: dict(zip((o.name for o in outputs), known[arm].data, strict=True)) for arm in ARMS}
+        Arms are compared while the device makes the next sets, of which few wait. Raises what `known` does.
+        """
+        outputs, waiting = program.outputs(self._subject), deque[Future[_Beside]]()
+        with ThreadPoolExecutor() as pool:
+            for number in range(sets):
+                seen = known(number)
+                self._keep(number, seen)
+                waiting.append(pool.submit(_beside, outputs, seen))
+                if len(waiting) > _MOST_WAITING:
+                    self._add(waiting.popleft().result())
+            for each in waiting:
+                self._add(each.result())
+
+    def _keep(self, number: int, seen: Mapping[ArmName, Known]) -> None:
         for arm in ARMS:
-            self.digests[arm] += known[arm].digests
-        for output in outputs:
-            other = comparison.oracle(data["incumbent"][output.name], output.dtype, output.dtype, output.shape)
-            self._add(output.name, comparison.compare(data["candidate"][output.name], other))
-        if number == self.chosen:
-            self._kept = data
+            self.digests[arm] += seen[arm].digests
+            if number == self.chosen:
+                names = (output.name for output in program.outputs(self._subject))
+                self._kept[arm] = dict(zip(names, seen[arm].data, strict=True))
 
-    def _add(self, name: str, found: Compared) -> None:
-        old = self._pairs.get(name, Pair(output=name, elements=0, other_class=0, farthest=None))
-        both = [each for each in (old.farthest, found.farthest) if each is not None]
-        self._pairs[name] = Pair(
-            output=name,
-            elements=old.elements + found.elements,
-            other_class=old.other_class + found.other_class,
-            farthest=max(both, key=remoteness, default=None),
-        )
+    def _add(self, found: _Beside) -> None:
+        for output, (other_class, farthest) in zip(program.outputs(self._subject), found, strict=True):
+            name = output.name
+            old = self._pairs.get(name, Pair(output=name, elements=0, other_class=0, farthest=None))
+            both = [each for each in (old.farthest, farthest) if each is not None]
+            self._pairs[name] = Pair(
+                output=name,
+                elements=old.elements + output.elements,
+                other_class=old.other_class + other_class,
+                farthest=max(both, key=remoteness, default=None),
+            )
 
     def pairs(self) -> tuple[Pair, ...]:
         """Both arms beside each other, output by output."""
@@ -90,6 +106,13 @@ class OwnBits:
         outputs, kept = program.outputs(subject), self._kept
         found = comparison.distances(outputs, kept["candidate"], kept["incumbent"], exact, subject.numeric)
         return Chosen(set=self.chosen, outputs=tuple(distance for distance, _ in found))
+
+
+def _beside(outputs: Sequence[Argument], known: Mapping[ArmName, Known]) -> _Beside:
+    from qualify import comparison
+
+    both = zip(outputs, known["candidate"].data, known["incumbent"].data, strict=True)
+    return [comparison.beside(candidate, incumbent, output) for output, candidate, incumbent in both]
 
 
 # Judgement -----------------------------------------------------------------------------------------------------------

@@ -87,9 +87,8 @@ class Processes:
     def _first(self, both: PairedSession) -> None:
         """What every later process is compared with."""
         self._series["inputs"] += both.inputs()
-        for number in range(self._pace.sets if self._own is not None else 0):
-            if self._own is not None:
-                self._own.see(number, both.known(number))
+        if self._own is not None:
+            self._own.see(self._pace.sets, both.known)
 
     def _warm_up(self, both: PairedSession) -> None:
         found = both.warm_up()

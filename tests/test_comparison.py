@@ -9,11 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qualify.comparison import compare, nulls, oracle, table, untouched, with_zero_signs, witness
-from qualify.contract import Numeric
+from qualify.comparison import beside, compare, nulls, oracle, table, untouched, with_zero_signs, witness
+from qualify.contract import Argument, Numeric
 from qualify.elements import DTYPES, encode
 from qualify.fill import generate
-from qualify.nearness import FAITHFUL, Bound, Element, bound, checked, element, right_class, under_cap, within
+from qualify.nearness import (
+    FAITHFUL,
+    Bound,
+    Element,
+    bound,
+    checked,
+    element,
+    remoteness,
+    right_class,
+    under_cap,
+    within,
+)
 from qualify.steps import Poison
 
 FLOATS = [name for name, dtype in DTYPES.items() if dtype.kind == "float"]
@@ -97,6 +108,40 @@ def test_classes(exact: float, right: list[float], wrong: list[float]) -> None:
     for values, count in ((right, 0), (wrong, len(wrong))):
         one = oracle(f64(*[exact] * len(values)), "float64", "float32", (len(values),))
         assert compare(f32(*values), one).other_class == count
+
+
+@given(outputs(), st.data())
+def test_two_results_are_as_far_apart_as_one_is_from_the_other_as_exact(
+    case: tuple[str, list[int], list[float]], data: st.DataObject
+) -> None:
+    dtype, bits, exact = case
+    other = [
+        data.draw(st.sampled_from([one, encode(Fraction(value), dtype) if math.isfinite(value) else one]))
+        for one, value in zip(bits, exact, strict=True)
+    ]
+    output = Argument(name="y", kind="output", dtype=dtype, shape=(len(bits),))
+    wrong, farthest = beside(bits_of(bits, dtype), bits_of(other, dtype), output)
+    whole = compare(bits_of(bits, dtype), oracle(bits_of(other, dtype), dtype, dtype, output.shape))
+    assert wrong == whole.other_class
+    assert (farthest is None) == (whole.farthest is None)
+    if farthest is not None and whole.farthest is not None:
+        assert checked(farthest, dtype) == farthest
+        assert int(farthest.bits, 16) == bits[farthest.index]
+        assert remoteness(farthest)[:2] == remoteness(whole.farthest)[:2]
+        assert remoteness(farthest) == remoteness(whole.farthest) or not remoteness(farthest)[0]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "float32"])
+def test_equal_results_are_of_one_class_and_no_distance(dtype: str) -> None:
+    output = Argument(name="y", kind="output", dtype=dtype, shape=(2, 2))
+    same, nan = bits_of([1, 0, 1, 1], dtype), f32(*[math.nan] * 4)
+    wrong, farthest = beside(same, same, output)
+    assert (wrong, farthest and farthest.error) == (0, "0" if dtype == "float32" else None)
+    if dtype == "float32":
+        assert beside(nan, nan, output) == (0, None)
+        assert beside(nan, same, output) == (4, None)
+    with pytest.raises(ValueError, match="where the output has 4 elements"):
+        beside(same, same[:-4], output)
 
 
 def test_a_type_without_infinity_saturates_or_turns_to_nan() -> None:

@@ -152,7 +152,7 @@ def places() -> Layout:
         Argument(name="empty", kind="input", dtype="float64", shape=(0,)),
     ]
     made = layout(TAKEN, SETS)
-    for rest in (layout(others, 1), layout(APART, 1, variant="strided")):
+    for rest in (layout(others, 1), layout(APART, 2, variant="strided")):
         moved = tuple(
             place.model_copy(update={"offset_bytes": place.offset_bytes + made.size_bytes}) for place in rest.placements
         )

@@ -123,6 +123,10 @@ def test_elements_that_lie_apart_take_every_step(session: MeasuringSession, name
         found = elements if recipe == poison else 0
         assert equal == Equal(elements=found, first_index=0 if found else None)
         assert zones == Damage(bytes=0, first_offset=None)
+    other, step = f"{name}.1", Unwritten(buffer=place.buffer, poison=poison, beside=f"{name}.1")
+    for second, found in ((poison.model_copy(update={"complement": True}), elements), (poison, 0)):
+        do(session, Fill(buffer=other, recipe=second))
+        assert do(session, step) == (Equal(elements=found, first_index=0 if found else None),)
 
 
 def test_an_empty_buffer_takes_every_step(session: MeasuringSession) -> None:
@@ -306,7 +310,7 @@ def started(launched: Launch) -> Run:
         (Unwritten(buffer="y.0", poison=Poison(dtype="int32", seed="0" * 16)), "y.0 holds float32, not int32"),
         (Unwritten(buffer="y.0", poison=POISON, beside="y.8"), "no buffer y.8"),
         (Unwritten(buffer="y.0", poison=POISON, beside="of_float32.0"), "of_float32.0 is not of y.0's kind"),
-        (Unwritten(buffer="y.0", poison=POISON, beside="apart_2.0"), "do not lie in a row"),
+        (Unwritten(buffer="y.0", poison=POISON, beside="apart_2.0"), "apart_2.0 is not of y.0's kind"),
         (run("subtract"), "no kernel subtract is loaded as candidate"),
         (run("add", 8), "no buffer y.8"),
         (run("add").model_copy(update={"arm": "incumbent"}), "incumbent is not loaded"),

@@ -335,6 +335,24 @@ def test_rows_may_lie_apart(pocl: Bed, text: bytes, closed: Closed) -> None:
     assert {name: not_held(found).get(name, True) for name in closed} == closed
 
 
+@pytest.mark.parametrize("spare_bytes", [-64, 0])
+def test_rows_are_looked_at_on_the_device_where_memory_is_left_for_two_of_them(pocl: Bed, spare_bytes: int) -> None:
+    """One byte in 256 equals its poison by chance, so that every element is looked at: there, or here."""
+    passed = tuple(
+        each.model_copy(update={"dtype": "uint8"}) if each.is_buffer else each for each in matrices(200, 100)
+    )
+    text = pitched().replace(b"float", b"uchar")
+    about = pocl.subject(text, text, passed=passed, launches=(kernel(grid=200),), bits="own", variants=STRIDED)
+    wanted = layout(passed, 2, variant="strided").size_bytes + 2 * 200 * 100 + spare_bytes
+    limits = pocl.rig.limits.model_copy(update={"memory_bytes": -(-wanted * 8 // 7)})
+    about = about.model_copy(update={"limits": limits})
+    assert checked.rows_fit(about) is (spare_bytes == 0)
+    measured = pocl.judge("digest", about)
+    assert measured.verdict.outcome == "pass"
+    strided = DigestFacts.model_validate_json(json.dumps(measured.measurement.facts)).variants[1]
+    assert {(each.elements, each.first_index) for each in strided.untouched or ()} == {(0, None)}
+
+
 def test_shared_memory_holds_another_pattern_in_every_run(simulated: Bed) -> None:
     """Bits of a kernel that reads it differ from run to run, in both polarities of one poison too."""
     facts = simulated.judge("digest", simulated.subject(script("reads_shared"))).measurement.facts

@@ -269,14 +269,14 @@ class Device(Binding, ABC):
     def unwritten(self, step: Unwritten) -> Equal:
         """Count the elements that still equal the poison.
 
-        Raises StepRefused for an unknown buffer, and for two that are not alike or whose elements do not lie in a row.
+        Raises StepRefused for an unknown buffer, for two that are not alike, and for no memory to lay elements in rows.
         """
         place = self._place(step.buffer)
         _check_recipe(place, step.poison)
         if step.beside is None:
             return self._unwritten(place, step.poison, None)
         beside = self._place(step.beside)
-        if (in_a_row(beside).size_bytes, beside.dtype) != (in_a_row(place).size_bytes, place.dtype):
+        if (beside.size_bytes, beside.dtype) != (place.size_bytes, place.dtype):
             raise StepRefused(f"{step.beside} is not of {step.buffer}'s kind")
         return self._unwritten(place, step.poison, beside)
 
@@ -349,7 +349,7 @@ class Device(Binding, ABC):
 
     @abstractmethod
     def _unwritten(self, place: Placement, poison: Poison, beside: Placement | None) -> Equal:
-        """With `beside` of the same size, both in a row."""
+        """With `beside` of the same size."""
 
     @abstractmethod
     def _read(self, place: Placement) -> bytes: ...

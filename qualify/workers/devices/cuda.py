@@ -64,7 +64,7 @@ class CudaDevice(Device):
         self._device, self._stream = self._harness.device, self._harness.stream
         self._functions: dict[str, dict[str, Function]] = {}
         self._modules: dict[ArmName, Any] = {}
-        self._row_of = Row(self._harness)
+        self._row_of, self._row_beside = Row(self._harness), Row(self._harness)
         self._graphs: list[Graph] = []
         self._known: dict[tuple[ArmName, int], tuple[tuple[object, ...], dict[int, list[Callable[[], None]]]]] = {}
         self._captures: dict[ArmName, tuple[Graph, Capture]] = {}
@@ -371,8 +371,11 @@ class CudaDevice(Device):
         self._watch.table(place, self._address(place), data)
 
     def _unwritten(self, place: Placement, poison: Poison, beside: Placement | None) -> Equal:
-        address = self._row_of.gathered(self._address(place), place)
-        other = 0 if beside is None else self._address(beside)
+        try:
+            address = self._row_of.gathered(self._address(place), place)
+            other = 0 if beside is None else self._row_beside.gathered(self._address(beside), beside)
+        except DriverError as error:
+            raise StepRefused(f"elements in a row: {error}") from error
         count, first = self._harness.unwritten(address, place.size_bytes, poison, other)
         return Equal(elements=count, first_index=first)
 

@@ -106,11 +106,11 @@ class OpenclDevice(Device):
         in_a_row(place)
         return self._whole[place.offset_bytes : place.offset_bytes + place.size_bytes]
 
-    def _gathered(self, place: Placement) -> Memory:
-        """A buffer's elements in a row: where they are, or in memory of the harness's until the next such call."""
+    def _gathered(self, place: Placement, use: str = "packed") -> Memory:
+        """A buffer's elements in a row: where they are, or in the harness's memory of that use until the next call."""
         if not place.axes:
             return self._at(place)
-        packed = self._harness.packed(place.size_bytes)
+        packed = self._harness.packed(place.size_bytes, use)
         self._harness.wait(self._harness.gather(self._whole, packed, place))
         return packed
 
@@ -157,7 +157,7 @@ class OpenclDevice(Device):
 
     def _unwritten(self, place: Placement, poison: Poison, beside: Placement | None) -> Equal:
         memory = self._gathered(place)
-        other = None if beside is None else self._at(beside)
+        other = None if beside is None else self._gathered(beside, "beside")
         elements, first = self._harness.unwritten(memory, poison, other) if len(memory) else (0, None)
         return Equal(elements=elements, first_index=first)
 

@@ -206,9 +206,9 @@ class Harness:
             fix="leave the device to this run alone",
         )
 
-    def packed(self, size_bytes: int) -> Memory:
-        """Memory for elements that lie apart, in a row, until the next such call."""
-        return self._shared("packed", -(-size_bytes // 8))[:size_bytes]
+    def packed(self, size_bytes: int, use: str = "packed") -> Memory:
+        """Memory for elements that lie apart, in a row, until the next call for that use."""
+        return self._shared(use, -(-size_bytes // 8))[:size_bytes]
 
     def gather(self, arena: Memory, packed: Memory, place: Placement) -> Any:
         """Copy a strided buffer's elements into a row."""
