@@ -81,6 +81,7 @@ row_norm(float *y, const float *x, const float *w, int rows, int cols) {
 
 def main() -> int:
     """Print the table. Returns 1 if a target is missed."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # What is installed has its bytecode after the first start.
     given = arguments()
     texts = [kernel(number) for number in range(given.candidates)]
     print(f"{given.candidates} candidates on {cores()} cores, until {given.until}")

@@ -97,6 +97,7 @@ class Execution:
         try:
             for node in self.plan.nodes:
                 self._gate(node, states)
+                self.run.fill()  # After the first gate: compilers have work by then.
         except KeyboardInterrupt:
             self.interrupted = True
             self.rig.close()

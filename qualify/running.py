@@ -65,15 +65,19 @@ class Finished:
 
 
 def begin(task: Task, store: Store, gates: Gates) -> Opened:
-    """Draw the secret seed, put the plan on record, keep the modules. Raises what a plan or a store refuses."""
+    """Draw the secret seed and put the plan on record. Raises what a plan or a store refuses."""
     seed, started = os.urandom(32), now_utc()
     plan = _plan(task, store.heads(), seed, gates)
     task.rig.supply(task.selection.composed, task.selection.reference, seed)
-    run = store.open(plan, task.inputs, {name: rules_of(gate) for name, gate in gates.items()})
-    for composed in task.selection.composed.values():
+    rules, modules = {name: rules_of(gate) for name, gate in gates.items()}, _modules(task.selection)
+    return Opened(task, store.open(plan, task.inputs, rules, modules), seed, started)
+
+
+def _modules(selection: cohort.Selection) -> Iterator[tuple[str, bytes]]:
+    """The documents of all modules, and where a run keeps them."""
+    for composed in selection.composed.values():
         document = composed.module.canonical()
-        run.attach(f"objects/{content(document)}.module.json", document)
-    return Opened(task, run, seed, started)
+        yield f"objects/{content(document)}.module.json", document
 
 
 def finish(opened: Opened, gates: Gates, progress: Progress) -> Finished:

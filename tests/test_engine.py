@@ -171,6 +171,24 @@ def run_once(rig: Rig, tmp_path: Path, **scripts: Ending) -> tuple[Execution, Ru
     return execution, verdict
 
 
+def test_inputs_and_subjects_are_stored_once_compilers_have_work(rig: Rig, tmp_path: Path) -> None:
+    """Behind the first gate, which begins what the second one waits for."""
+    seen: list[str] = []
+    gates = [ScriptedGate(name, "host", dict.fromkeys(ROUTES, "pass"), []) for name in ("first", "second")]
+    plan, table = plan_of(gates, [(), ("first",)]), {gate.id: gate for gate in gates}
+    rules = {name: rules_of(gate) for name, gate in table.items()}
+    run = Store(tmp_path / "evidence", announce=seen.append).open(plan, small.INPUTS, rules)
+    execute(plan, run, rig, table, Silent())
+    run.close()
+    written = [text for text in seen if text.startswith("after write") and "probe" not in text]
+    last_of_first = max(index for index, text in enumerate(written) if text.endswith("/first.json"))
+    first_of_second = min(index for index, text in enumerate(written) if text.endswith("/second.json"))
+    stored = [index for index, text in enumerate(written) if "/inputs/" in text or text.endswith("/subject.json")]
+    assert len(stored) == len(small.INPUTS) + len(ROUTES)
+    assert last_of_first < min(stored)
+    assert max(stored) < first_of_second
+
+
 def subject_of(verdict: RunVerdict, route: str) -> Any:
     return next(subject for subject in verdict.subjects if subject.route == route)
 

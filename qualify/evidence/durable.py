@@ -66,8 +66,12 @@ class Writer:
             raise
         self._do("close", path, partial(os.close, handle))
 
-    def sync_all(self, groups: Sequence[Group]) -> None:
-        """Wait until the device has files that were put, and folders, by path: many groups of them at once."""
+    @contextmanager
+    def syncing(self, groups: Sequence[Group]) -> Iterator[None]:
+        """Let the device take files that were put, and folders, by path, beside the block; it has all of them after it.
+
+        Many groups are synced at once.
+        """
         failed: dict[str, OSError] = {}
 
         def some(first: int) -> None:
@@ -76,7 +80,9 @@ class Writer:
                 failed.update({path: error for path, error in errors if error is not None})
 
         with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
-            for done in [pool.submit(some, first) for first in range(_SYNCED_AT_ONCE)]:
+            begun = [pool.submit(some, first) for first in range(_SYNCED_AT_ONCE)]
+            yield
+            for done in begun:
                 done.result()
         for path in (path for paths, _ in groups for path in paths):
             self._do("sync", path, partial(_raise, failed.get(path)))

@@ -45,7 +45,7 @@ class RunFolder:
         self._unsynced: list[str] = []
 
     def write(self, path: str, data: bytes, *, synced: bool = False) -> None:
-        """Write one file that is not there yet, with the folders that it lies in; unless it is `synced`, for `sync`."""
+        """Write one file that is not there yet, with the folders that it lies in, `synced` now or by `syncing`."""
         parent, _, name = path.rpartition("/")
         with as_rig_error():
             self._make_folders(parent)
@@ -62,14 +62,16 @@ class RunFolder:
         with below(self.at, parent) as at:
             return read_file(at, name, path, limit_bytes)
 
-    def sync(self) -> None:
-        """Wait until the device has every file and every folder that was made here."""
+    @contextmanager
+    def syncing(self) -> Iterator[None]:
+        """The device has every file and every folder that was made here after the block, beside which it takes them."""
         names: dict[str, list[str]] = {folder: [""] for folder in ("", *self._folders)}
         for path in self._unsynced:
             parent, _, name = path.rpartition("/")
             names[parent].append(name)
-        with as_rig_error():
-            self._writer.sync_all([group for folder in sorted(names) for group in self._groups(folder, names[folder])])
+        groups = [group for folder in sorted(names) for group in self._groups(folder, names[folder])]
+        with as_rig_error(), self._writer.syncing(groups):
+            yield
         self._unsynced.clear()
 
     def _groups(self, folder: str, names: Sequence[str]) -> Iterator[Group]:

@@ -69,8 +69,14 @@ class Store:
         entries = self.history().entries
         return tuple(entries[run] for run in sorted(entries))
 
-    def open(self, plan: Plan, inputs: Mapping[str, bytes], gates: Mapping[str, Rules]) -> StagedRun:
-        """Put a plan on record, then its inputs and subjects in staging/; nothing was measured before.
+    def open(
+        self,
+        plan: Plan,
+        inputs: Mapping[str, bytes],
+        gates: Mapping[str, Rules],
+        objects: Iterable[tuple[str, bytes]] = (),
+    ) -> StagedRun:
+        """Put a plan on record; nothing was measured before. Its inputs, subjects and these objects are for `fill`.
 
         What is recorded will be judged by the rules of `gates`.
 
@@ -78,9 +84,9 @@ class Store:
         hold evidence or a run of this name is on record, ValueError for a plan that contradicts itself.
         """
         _check_plan(plan, inputs)
-        run = StagedRun(self.root, self._writer, plan, gates)
+        run = StagedRun(self.root, self._writer, plan, gates, inputs, objects)
         try:
-            run.begin(inputs)
+            run.begin()
         except BaseException:
             run.close()
             raise
@@ -141,12 +147,22 @@ def _withdrawal(graph: history.History, run: str, reason: str, now_utc: str) -> 
 class StagedRun:
     """A run that is being written, in staging/ until it is sealed. Its methods may be called from several threads."""
 
-    def __init__(self, root: Path, writer: Writer, plan: Plan, gates: Mapping[str, Rules]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        writer: Writer,
+        plan: Plan,
+        gates: Mapping[str, Rules],
+        inputs: Mapping[str, bytes],
+        objects: Iterable[tuple[str, bytes]],
+    ) -> None:
         self.plan = plan
         self.path = root / layout.STAGING / plan.run
         self._root, self._writer, self._cache = root, writer, HeadsCache(root)
         self._planned = {planned.subject.key: planned for planned in plan.subjects}
         self._gates = gates
+        self._inputs, self._objects = sorted(inputs.items()), objects
+        self._filled = False
         #: By subject and gate what verdict.json will say, as JSON, which is smaller than documents are.
         self._judged: dict[tuple[tuple[str, str], str], bytes] = {}
         self._attached: dict[str, str] = {}  # BLAKE3 by path
@@ -157,16 +173,31 @@ class StagedRun:
         """Give the folders' descriptors back; an unsealed run stays in staging/ for a person to look at."""
         self._handles.close()
 
-    def begin(self, inputs: Mapping[str, bytes]) -> None:
-        """Make the folders, put the plan on record, then store inputs and subjects. `Store.open` calls it once."""
+    def begin(self) -> None:
+        """Make the folders and put the plan on record. `Store.open` calls it once."""
         with as_rig_error():
             self._make_store()
             self._probe()
             self._put_on_record()
-        for path, data in sorted(inputs.items()):
-            self._folder.write(layout.input_path(path), data)
-        for key, planned in self._planned.items():
-            self._folder.write(f"{layout.subject_folder(key)}/{layout.SUBJECT}", planned.subject.canonical())
+
+    def fill(self) -> None:
+        """Store what is known before anything is measured: inputs, subjects, objects. Once; a seal sees to it.
+
+        The plan names all of it, so it may be written beside the first measurements. Raises RigError.
+        """
+        if not self._filled:
+            self._filled = True
+            with interrupts_held():
+                self._fill()
+
+    def _fill(self) -> None:
+        with self._lock:
+            for path, data in self._inputs:
+                self._folder.write(layout.input_path(path), data)
+            for key, planned in self._planned.items():
+                self._folder.write(f"{layout.subject_folder(key)}/{layout.SUBJECT}", planned.subject.canonical())
+        for path, data in self._objects:
+            self.attach(path, data)
 
     def record(self, subject: Subject, measurement: Measurement, series: Mapping[str, bytes]) -> GateVerdict:
         """Write a measurement and its series, and judge what a reader gets back; the seal waits for the device.
@@ -236,6 +267,7 @@ class StagedRun:
         its plan stays on record.
         """
         with interrupts_held():
+            self.fill()
             return self._seal(record)
 
     def _seal(self, record: RunRecord) -> tuple[Path, RunVerdict]:
@@ -243,8 +275,8 @@ class StagedRun:
         self._folder.write(layout.VERDICT, self._concluded(record).canonical())
         listed = manifest.write(self._folder.digests)
         self._folder.write(manifest.MANIFEST, listed)
-        self._folder.sync()
-        audited = audit.verify_run(self.path, self._gates)
+        with self._folder.syncing():
+            audited = audit.verify_run(self.path, self._gates)
         if audited.outcome != "verified" or audited.verdict is None:
             raise _evidence_error(f"{self.path} does not verify", audited.problems)
         self._publish(hashlib.sha256(listed).hexdigest(), self._folder.digests[layout.PLAN])

@@ -191,6 +191,7 @@ def measure(staged: StagedRun) -> None:
     for route in SIZES:
         staged.attach(module_path(route), module(route).canonical())
         staged.record(subject(route), size_of(route), {})
+    staged.fill()
     fast = subject("fast")
     staged.attach(OBJECT_PATH, OBJECT)
     staged.record(fast, speed_of(TIMES, staged.measurement(fast, "size")[1]), {"times": TIMES})

@@ -102,7 +102,10 @@ def test_a_sync_that_fails_among_many_names_its_file_and_the_others_are_done() -
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     groups = [((f"f{number}", f"f{number + 1}"), partial(syncs, number)) for number in range(0, 100, 2)]
-    with pytest.raises(RigError, match=f"sync of .*/f42: {os.strerror(errno.EIO)}") as caught:
-        Writer("/store", silent).sync_all(groups)
+    with (
+        pytest.raises(RigError, match=f"sync of .*/f42: {os.strerror(errno.EIO)}") as caught,
+        Writer("/store", silent).syncing(groups),
+    ):
+        pass
     assert "check the disk" in caught.value.fix
     assert sorted(done) == [*range(100)]

@@ -68,12 +68,29 @@ def test_a_sealed_run_has_the_files_of_its_plan_and_no_others(root: Path) -> Non
 
 def test_the_plan_is_on_record_before_anything_else_of_the_run(root: Path) -> None:
     operations: list[str] = []
-    Store(root, announce=operations.append).open(plan(), INPUTS, GATES).close()
+    staged = Store(root, announce=operations.append).open(plan(), INPUTS, GATES)
+    staged.fill()
+    staged.close()
     opened = operations.index(f"after rename opened/{RUN}.json")
     before = [text for text in operations[:opened] if text.startswith("before create") and "probe" not in text]
     assert before == [f"before create staging/{RUN}/{name}" for name in ("plan.json", "opened.json")]
     assert operations.index(f"after sync staging/{RUN}/opened.json") < opened
     assert operations.index("after sync opened") < operations.index(f"before mkdir staging/{RUN}/inputs")
+
+
+def test_a_run_that_nobody_filled_is_sealed_with_all_that_its_plan_names(root: Path) -> None:
+    """As after an interrupt in the first gate."""
+    modules = [(module_path(route), module(route).canonical()) for route in SIZES]
+    staged = Store(root).open(plan(), INPUTS, GATES, modules)
+    for planned in plan().subjects:
+        for gate in planned.gates:
+            staged.record(planned.subject, Measurement(gate=gate, rule=1, state="not-run", reason="interrupted"), {})
+    folder, verdict = staged.seal(run_record(interrupted=True))
+    assert "the run was interrupted" in verdict.reasons
+    assert {path for path in files(root) if "/inputs/" in path or "/objects/" in path} == {
+        f"runs/{RUN}/{path}" for path in (*(f"inputs/{name}" for name in INPUTS), *(path for path, _ in modules))
+    }
+    assert verify_run(folder, GATES).outcome == "verified"
 
 
 def test_everything_is_on_the_device_before_the_rename_and_the_manifest_is_last(root: Path) -> None:
