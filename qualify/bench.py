@@ -11,7 +11,7 @@ import struct
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -41,6 +41,10 @@ REFERENCE_TIMEOUT_S = 120.0
 REFERENCE_MEMORY_BYTES = 16 << 30
 _REPORT = "report it: the fault is the tool's own, no kernel's"
 F = TypeVar("F", bound=Facts)
+T = TypeVar("T")
+#: Measurements of needed gates, with their files' SHA-256.
+Needed = Mapping[str, tuple[Measurement, str]]
+Keeps = Callable[[str], bool]
 
 
 class Rig:
@@ -103,12 +107,16 @@ class Rig:
         """Wait until nothing is built ahead any more; what nobody has asked for and nobody has begun is not begun."""
         self._compilers.settle()
 
-    def bench(self, subject: Subject, needed: Mapping[str, tuple[Measurement, str]]) -> GateBench:
-        """One gate's bench for one subject. `needed` holds the measurements of needed gates with their SHA-256."""
-        return GateBench(self, subject, needed)
+    def bench(self, subject: Subject, needed: Needed, keeps: Keeps | None = None) -> GateBench:
+        """One gate's bench for one subject. `keeps` tells whether its run has a file already."""
+        return GateBench(self, subject, needed, keeps)
+
+    def report(self, identity: str) -> Built:
+        """The report of a supplied module. Raises ChildLost, KeyError for an unknown identity."""
+        return self._compilers.report(self._composed[identity])
 
     def made(self, identity: str) -> tuple[Built, bytes | None]:
-        """The report and the object of a supplied module. Raises ChildLost, KeyError for an unknown identity."""
+        """As `report`, with the object."""
         return self._compilers.made(self._composed[identity])
 
     @contextmanager
@@ -275,10 +283,11 @@ def _complete(subject: Subject, answer: Evaluated, data: tuple[bytes, ...]) -> b
 
 
 class GateBench:
-    """`gate.Bench` for one gate on one subject, and what it gathered: `uses`, `series_data`, `objects`."""
+    """`gate.Bench` for one gate on one subject, and what it gathered: `uses`, `series_data`, `objects` to be kept."""
 
-    def __init__(self, rig: Rig, subject: Subject, needed: Mapping[str, tuple[Measurement, str]]) -> None:
+    def __init__(self, rig: Rig, subject: Subject, needed: Needed, keeps: Keeps | None = None) -> None:
         self._rig, self._subject, self._needed = rig, subject, needed
+        self._keeps = keeps or (lambda _path: False)
         self.uses: dict[str, str] = {}
         self.series_data: dict[str, bytes] = {}
         self.objects: dict[str, bytes] = {}
@@ -286,7 +295,10 @@ class GateBench:
 
     def build(self, arm: Arm) -> Built:
         """What the compile worker made of an arm's module; a refusal is data. Raises WorkerLost."""
-        return self._made(arm)[0]
+        built = self._of(arm, self._rig.report)
+        if built.object_blake3 is not None and not self._keeps(_object_path(built)):
+            self._made(arm)
+        return built
 
     def exact(self, subject: Subject, variant: Variant, seed: str) -> Outputs:
         """The exact outputs for the inputs of (variant, seed). Raises WorkerLost, RigError for a wrong reference."""
@@ -347,15 +359,20 @@ class GateBench:
         return SeriesRef(name=name, count=len(values), sha256=hashlib.sha256(data).hexdigest())
 
     def _made(self, arm: Arm) -> tuple[Built, bytes | None]:
+        """The report with the object, which the run is to keep unless it does."""
+        built, data = self._of(arm, self._rig.made)
+        if data is not None and not self._keeps(path := _object_path(built)):
+            self.objects[path] = data
+        return built, data
+
+    def _of(self, arm: Arm, ask: Callable[[str], T]) -> T:
+        """What the rig answers about an arm's module. Raises WorkerLost."""
         if arm.identity is None:
             raise ValueError(f"{arm.route} has no module: {arm.error}")
         try:
-            built, data = self._rig.made(arm.identity)
+            return ask(arm.identity)
         except ChildLost as error:
             raise self._rig.count(lost(error, "compile", self._owner(arm))) from error
-        if data is not None:
-            self.objects[f"objects/{built.object_blake3}.{built.extension}"] = data
-        return built, data
 
     def _owner(self, arm: Arm) -> ArmName:
         """Whose module it is. A plain subject is both; then it is the candidate's, which is what is judged."""
@@ -369,6 +386,11 @@ class GateBench:
         linkage = {symbol: entry.linkage_name for symbol, entry in entries.items() if entry and entry.linkage_name}
         step = Load(arm=name, object_blake3=built.object_blake3, symbols=arm.symbols, linkage_names=linkage)
         return step, data
+
+
+def _object_path(built: Built) -> str:
+    """Where a run keeps an object."""
+    return f"objects/{built.object_blake3}.{built.extension}"
 
 
 def _arm(subject: Subject, name: ArmName) -> Arm:

@@ -101,8 +101,12 @@ class Compilers:
             raise RigError(f"expected the harness, got {answer.say}", fix=_REPORT)
         return data
 
+    def report(self, composed: Composed) -> Built:
+        """The report of a module, compiled once a run. Raises ChildLost, the second time too."""
+        return self._future(composed)[1].result()
+
     def made(self, composed: Composed) -> tuple[Built, bytes | None]:
-        """The report and the object of a module, compiled once a run. Raises ChildLost, the second time too."""
+        """As `report`, with the object."""
         key, future = self._future(composed)
         built = future.result()
         return built, self._kept(key, built)

@@ -20,7 +20,7 @@ from qualify.errors import QualifyError
 from qualify.evidence.layout import telemetry_path
 from qualify.evidence.store import StagedRun
 from qualify.gate import Facts, Gate, Measurement, Settings, WorkerLost
-from qualify.model import canonical_bytes
+from qualify.judgement import settings_of
 from qualify.plan import Node, Plan, Planned
 from qualify.subject import Subject
 from qualify.verdict import Verdict
@@ -140,9 +140,9 @@ class Execution:
         gate = self.gates[node.gate]
         subject = state.planned.subject
         needed = _Needed(self.run, subject, tuple(need for need in node.needs if need in state.measured))
-        bench = self.rig.bench(subject, needed)
+        bench = self.rig.bench(subject, needed, self.run.keeps)
         started_ns = time.monotonic_ns()
-        made = self._attempt(gate, state.planned, bench, gate.rule.settings.parse(canonical_bytes(node.settings)))
+        made = self._attempt(gate, state.planned, bench, settings_of(gate.rule.settings, node))
         measurement = made.model_copy(
             update={
                 "gate": node.gate,

@@ -69,7 +69,7 @@ def _judge(
 ) -> Verdict:
     try:
         model: type[Settings] = rule.settings
-        settings = _settings(model, canonical_bytes(node.settings))
+        settings = settings_of(model, node)
         facts: Facts = rule.facts.parse(canonical_bytes(measurement.facts))
         values = _read_series(facts, series)
     except (DocumentError, ValueError) as error:
@@ -82,9 +82,13 @@ def _judge(
     return _complete(found, required)
 
 
+def settings_of(model: type[Settings], node: Node) -> Settings:
+    """A node's settings, read once for all its subjects. Raises DocumentError, each time."""
+    return _settings(model, canonical_bytes(node.settings))
+
+
 @lru_cache(maxsize=64)
 def _settings(model: type[Settings], data: bytes) -> Settings:
-    """A node's settings, read once for all its subjects. Raises DocumentError, each time."""
     return model.parse(data)
 
 

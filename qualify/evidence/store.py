@@ -158,9 +158,8 @@ class StagedRun:
     ) -> None:
         self.plan = plan
         self.path = root / layout.STAGING / plan.run
-        self._root, self._writer, self._cache = root, writer, HeadsCache(root)
+        self._root, self._writer, self._cache, self._gates = root, writer, HeadsCache(root), gates
         self._planned = {planned.subject.key: planned for planned in plan.subjects}
-        self._gates = gates
         self._inputs, self._objects = sorted(inputs.items()), objects
         self._filled = False
         #: By subject and gate what verdict.json will say, as JSON, which is smaller than documents are.
@@ -170,7 +169,7 @@ class StagedRun:
         self._handles = ExitStack()
 
     def close(self) -> None:
-        """Give the folders' descriptors back; an unsealed run stays in staging/ for a person to look at."""
+        """Give the folders' descriptors back; an unsealed run stays in staging/."""
         self._handles.close()
 
     def begin(self) -> None:
@@ -256,6 +255,10 @@ class StagedRun:
                 self._attached[path] = digest
             elif self._attached[path] != digest:
                 raise ValueError(f"{path} is kept already with another content")
+
+    def keeps(self, path: str) -> bool:
+        """Whether something was attached under a path."""
+        return path in self._attached
 
     def seal(self, record: RunRecord) -> tuple[Path, RunVerdict]:
         """Write the verdict and the list of all files, audit the whole as a stranger would, and rename it.

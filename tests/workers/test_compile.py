@@ -159,6 +159,17 @@ def test_a_module_is_built_once_however_it_was_asked_for(pocl: Rig) -> None:
     assert found == {bench.build(subject.candidate).object_blake3}
 
 
+def test_an_object_that_the_run_keeps_is_neither_read_nor_kept_again_and_loads(simulated: Rig) -> None:
+    subject = Trial(simulated).subject(HONEST["simulated"])
+    first = simulated.bench(subject, {})
+    report = first.build(subject.candidate)
+    assert [*first.objects] == [f"objects/{report.object_blake3}.{report.extension}"]
+    later = simulated.bench(subject, {}, first.objects.__contains__)
+    assert later.build(subject.candidate) == report
+    with later.session(subject, "candidate"):
+        assert not later.objects
+
+
 def test_a_lost_incumbent_is_not_the_candidates(pocl: Rig) -> None:
     trial = Trial(pocl)
     subject = trial.subject(HONEST["opencl"], TABLE)
