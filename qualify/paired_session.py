@@ -91,7 +91,7 @@ class PairedSession:
     def _digests(self, arguments: Sequence[Argument], sets: Sequence[int]) -> list[int]:
         """One digest an argument, set by set, in one step: many buffers keep every core busy."""
         step = Digest(buffers=tuple(name for number in sets for name in program.buffers(arguments, number)))
-        return [signed(value) for record in program.only(self._run([step]), Digests) for value in record.values]
+        return [value for record in program.only(self._run([step]), Digests) for value in signed(record.values)]
 
     def known(self, number: int) -> dict[ArmName, Known]:
         """Each arm once on one set, untimed, the candidate first; the outputs are poisoned again after each."""
@@ -107,7 +107,7 @@ class PairedSession:
             )
             records = self._session.run(steps, self._timeout_s)
             row = program.only(records, Digests)[0].values
-            found[arm] = Known(tuple(map(signed, row)), tuple(self._session.taken()))
+            found[arm] = Known(signed(row), tuple(self._session.taken()))
             self._run(self._poison("after", arm, number))
         return found
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import ne
+from struct import unpack
 
 from qualify.gate import Series
 from qualify.program import LEAST_UNITS, Pace, window_arms
@@ -67,15 +68,15 @@ def reading(step: Segment, stamps: Stamps) -> Reading:
         sets=(*step.lead_in, *step.timed),
         start_ns=stamps.start_ns,
         unit_end_ns=stamps.unit_end_ns,
-        digests=tuple(tuple(signed(value) for value in row) for row in stamps.digests),
+        digests=tuple(signed(row) for row in stamps.digests),
         damage_bytes=stamps.damage.bytes,
         host_bound=stamps.host_bound,
     )
 
 
-def signed(digest: str) -> int:
-    """A digest as the int64 of a series."""
-    return int.from_bytes(bytes.fromhex(digest), "big", signed=True)
+def signed(digests: Sequence[str]) -> tuple[int, ...]:
+    """Digests as int64 of a series."""
+    return unpack(f">{len(digests)}q", bytes.fromhex("".join(digests)))
 
 
 def as_series(attempts: Sequence[Attempt]) -> dict[str, list[int]]:

@@ -5,7 +5,7 @@ Keyed BLAKE3, so that no seed tells another. Labels are framed: ("ab", "c") is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from struct import iter_unpack
 
@@ -13,6 +13,7 @@ from blake3 import blake3
 
 _SPLIT = "qualify 2026 seeds split"
 _DRAW = "qualify 2026 seeds draw"
+_NUMBERED = "qualify 2026 seeds numbered"
 SEED_BYTES = 32
 _BLOCK_BYTES = 512  # Of the words that are drawn from: a coin takes one, the order of hundreds of sets a few blocks.
 _COMMON_DIGITS = 6  # Sets differ in the ten others: two of a thousand are equal once in two million sessions.
@@ -32,6 +33,12 @@ def split(seed: str, *labels: str | int) -> str:
         data = f"{'i' if isinstance(label, int) else 's'}{label}".encode()
         hasher.update(len(data).to_bytes(8, "little") + data)
     return hasher.hexdigest(length=8)
+
+
+def numbered(seed: str, count: int) -> Sequence[str]:
+    """Seeds number 0 to `count` - 1 of a seed, for what there are hundreds of; more of them begin with the same."""
+    digits = blake3(bytes.fromhex(seed), derive_key_context=_NUMBERED).hexdigest(length=8 * count)
+    return [digits[at : at + 16] for at in range(0, 16 * count, 16)]
 
 
 def common(seed: str) -> str:

@@ -56,7 +56,7 @@ from qualify.steps import (
 )
 from qualify.workers.devices.binding import Binding, StepRefused, in_a_row
 from qualify.workers.devices.bystander import Bystander
-from qualify.workers.devices.segments import poison_of
+from qualify.workers.devices.segments import poisons_of
 
 #: Outer axes of a strided buffer that harness kernels walk.
 MOST_AXES = 3
@@ -206,8 +206,8 @@ class Device(Binding, ABC):
         if step.bystander is None:
             return self._segment(step)
         names = {name: f"{name}.{step.bystander}" for name in (*dict(step.poisoned), *step.digested)}
-        poisons = {names[name]: poison_of(step, name, dtype, step.bystander) for name, dtype in step.poisoned}
-        bystander = Bystander(self, {name: self._place(name) for name in names.values()}, poisons)
+        places = {name: self._place(name) for name in names.values()}
+        bystander = Bystander(self, places, poisons_of(step, (step.bystander,)))
         stamps = self._segment(step)
         return stamps.model_copy(update={"damage": bystander.added_to(stamps.damage)})
 
@@ -362,11 +362,8 @@ class Device(Binding, ABC):
 
     def _poisons(self, step: Segment) -> list[Content]:
         """What a segment's outputs and scratch hold before it runs, of every set that it names."""
-        return [
-            Content(self._place(f"{argument}.{number}"), poison_of(step, argument, dtype, number))
-            for argument, dtype in step.poisoned
-            for number in (*step.lead_in, *step.timed)
-        ]
+        poisons = poisons_of(step, (*step.lead_in, *step.timed))
+        return [Content(self._place(buffer), poison) for buffer, poison in poisons.items()]
 
     # Shared checks ---------------------------------------------------------------------------------------------------
 

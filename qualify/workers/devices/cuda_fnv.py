@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from struct import Struct
 from typing import NamedTuple
 
 FNV_TILE_BYTES = 1 << 16
@@ -12,6 +13,7 @@ FNV_THREADS = 512
 FNV_SHARED_BYTES = FNV_THREADS * 33 * 4  # A row of 32 words a thread, and one of padding.
 #: Lists of so many different sizes have their order kept: one launch's outputs, a segment's, all inputs.
 MOST_ORDERS = 4
+_ROW = Struct("<3Q")  # Address, bytes, number of the first tile.
 
 
 class Listed(NamedTuple):
@@ -32,10 +34,7 @@ def listed(ranges: Sequence[tuple[int, int]]) -> Listed:
     """A list of (address, bytes), not empty: number first, buffer second; see fnv.cu for why that order."""
     counts = tuple(-(-size // FNV_TILE_BYTES) for _, size in ranges)
     first = (0, *accumulate(counts))
-    rows = b"".join(
-        address.to_bytes(8, "little") + size.to_bytes(8, "little") + start.to_bytes(8, "little")
-        for (address, size), start in zip(ranges, first, strict=False)
-    )
+    rows = b"".join(_ROW.pack(*buffer, start) for buffer, start in zip(ranges, first, strict=False))
     return Listed(rows, len(ranges), *_order(counts))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from struct import Struct, iter_unpack
 from typing import Any
 
 from cuda.bindings import driver
@@ -54,6 +55,7 @@ TABLE_BYTES = 1 << 16  # Of the list of a segment's outputs, to begin with.
 _CANARY, _CANARY_BYTES = Poison(dtype="uint8", seed=CANARY_SEED), 3 * FNV_TILE_BYTES + 5
 #: By the definition, which takes tens of milliseconds: made with a template's libraries, so that no session waits.
 _CANARY_DIGEST = fnv1a64(generate(_CANARY, _CANARY_BYTES))
+_POISON_ROW = Struct("<6Q")
 _NEVER = (1 << 64) - 1  # atomicMin starts from here.
 #: A number and its size in bytes, or raw bytes: one parameter of a harness kernel.
 Parameter = tuple[int, int] | bytes
@@ -289,7 +291,7 @@ class CudaHarness:
         self.wait()
         found = self.download(digests, 8 * buffers)
         call(driver.cuMemFree, memory)
-        return tuple(f"{int.from_bytes(found[8 * i : 8 * i + 8], 'little'):016x}" for i in range(buffers))
+        return tuple(f"{digest:016x}" for (digest,) in iter_unpack("<Q", found))
 
     def damage(self, base: int, gaps: Sequence[tuple[int, int]], pattern: ZonePattern) -> tuple[int, int | None]:
         """How many bytes of the gaps (from, to) changed, and the first one's offset."""
@@ -366,8 +368,7 @@ class CudaHarness:
 def _row(buffer: tuple[int, int, Poison]) -> bytes:
     """`struct poison_row` of harness.cu."""
     address, size_bytes, recipe = buffer
-    values = (address, size_bytes, *(value for value, _ in _poisoned(recipe)))
-    return b"".join(value.to_bytes(8, "little") for value in values)
+    return _POISON_ROW.pack(address, size_bytes, *(value for value, _ in _poisoned(recipe)))
 
 
 def _poisoned(recipe: Poison) -> tuple[tuple[int, int], ...]:

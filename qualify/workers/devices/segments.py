@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qualify.seeds import split
+from qualify.seeds import numbered, split
 from qualify.steps import Poison, Segment
 
 #: For so long a second queue has work ahead, so that it is busy until more comes.
@@ -16,9 +16,13 @@ def backlog(other_ns: int, most: int) -> int:
     return max(2, min(most, -(-BUSY_NS // max(other_ns, 1))))
 
 
-def poison_of(step: Segment, argument: str, dtype: str, number: int) -> Poison:
-    """What a segment writes to one output or scratch buffer before it runs; no two buffers hold the same."""
-    return Poison(dtype=dtype, seed=split(step.seed, argument, number))
+def poisons_of(step: Segment, sets: Sequence[int]) -> dict[str, Poison]:
+    """What a segment writes to the outputs and scratch of these sets before it runs; no two buffers hold the same."""
+    found: dict[str, Poison] = {}
+    for argument, dtype in step.poisoned:
+        seeds = numbered(split(step.seed, argument), 1 + max(sets))
+        found |= {f"{argument}.{number}": Poison(dtype=dtype, seed=seeds[number]) for number in sets}
+    return found
 
 
 def rows(digests: Sequence[str], sets: int) -> tuple[tuple[str, ...], ...]:
