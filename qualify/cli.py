@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -14,6 +15,7 @@ import typer
 
 from qualify import garbage
 from qualify.errors import Exit, NothingSelected, QualifyError
+from qualify.unplugged import unplug
 
 if TYPE_CHECKING:
     from qualify.judgement import RunVerdict
@@ -80,16 +82,8 @@ def screen(
     from qualify.screen import Request, Screening
     from qualify.workspace import find_workspace
 
-    request = Request(
-        workspace=find_workspace(workspace),
-        operation=operation,
-        domain=domain,
-        cells=frozenset(cell or ()),
-        routes=frozenset(route or ()),
-        pipeline=pipeline,
-        until=until,
-        candidates=candidates,
-    )
+    filters = frozenset(cell or ()), frozenset(route or ())
+    request = Request(find_workspace(workspace), operation, domain, *filters, pipeline, until, candidates)
     with Screening(request) as screening:
         from gates import GATES
         from qualify import show
@@ -363,8 +357,9 @@ def main() -> NoReturn:
     """Run a command; the exit code is one of `qualify.errors.Exit`. Any other exception is a bug: a traceback and 1."""
     signal.signal(signal.SIGTERM, _interrupt)
     garbage.seldom()
+    unplug()
     try:
-        code = app(standalone_mode=False)
+        code = _called()(standalone_mode=False)
     except QualifyError as error:
         print(f"qualify: {error}", file=sys.stderr)
         code = error.exit
@@ -379,6 +374,15 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001 -- only what is no usage error is raised again, as a bug.
         code = _usage(error)
     garbage.leave(int(code or 0))
+
+
+def _called() -> typer.Typer:
+    """The command that the command line begins with, alone: the parameters of all others are not looked at."""
+    names = {each.name or getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
+    alone = copy(app)
+    if called := [names[word] for word in sys.argv[1:2] if word in names]:
+        alone.registered_commands, alone.registered_groups = called, []
+    return alone
 
 
 def _usage(error: Exception) -> int:

@@ -8,7 +8,6 @@ that alone refuses duplicate keys, NaN, floats and every other second spelling (
 from __future__ import annotations
 
 import json
-import os
 from fractions import Fraction
 from itertools import accumulate
 from typing import Annotated, Any, Self
@@ -25,9 +24,9 @@ from pydantic import (
 
 from qualify.caps import MAX_DOCUMENT_BYTES
 from qualify.errors import DocumentError, ShapeError
+from qualify.unplugged import unplug
 
-#: Whatever else is installed: no package but this one has a say in what a document is. Read when a model is first used.
-os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+unplug()
 
 MAX_DEPTH = 24  # The deepest document of ours, a plan's subjects, nests 12 levels.
 #: All that neither nests nor says where a string begins and ends.

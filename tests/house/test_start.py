@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"numpy", "pyopencl", "rich", "ml_dtypes"}
+HEAVY = {"numpy", "pyopencl", "rich", "ml_dtypes", "importlib.metadata"}
 RUN = """
 import atexit, sys
 atexit.register(lambda: sys.stderr.write("loaded: " + " ".join(sorted(sys.modules))))
@@ -15,7 +15,13 @@ main()
 """
 
 
-LIGHT = {("--help",): 0, ("screen", "--help"): 0, ("verify-evidence", "--workspace", "."): 3}
+LIGHT = {
+    ("--help",): 0,
+    ("screen", "--help"): 0,
+    ("check", "--workspace", "."): 0,
+    ("verify-evidence", "--workspace", "."): 3,
+}
+ALONE, WHOLE = "from qualify.cli import main; main()", "from qualify.cli import app; app()"
 
 
 @pytest.mark.parametrize(("words", "code"), LIGHT.items())
@@ -28,6 +34,15 @@ def test_a_light_command_loads_no_heavy_library(words: tuple[str, ...], code: in
     loaded = set(result.stderr.partition("loaded: ")[2].split())
     assert "qualify.cli" in loaded
     assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("words", [("check", "--help"), ("verify-evidence", "--no"), ("toolkits", "--help"), ("chek",)])
+def test_a_command_that_is_built_alone_says_what_it_says_among_all(words: tuple[str, ...]) -> None:
+    alone, whole = (
+        subprocess.run((sys.executable, "-c", code, *words), check=False, capture_output=True, text=True)
+        for code in (ALONE, WHOLE)
+    )
+    assert (alone.returncode, alone.stdout, alone.stderr) == (whole.returncode, whole.stdout, whole.stderr)
 
 
 def test_an_audit_begins_to_read_before_it_imports_what_judges() -> None:
