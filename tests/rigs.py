@@ -64,6 +64,10 @@ def kernel(body: str) -> bytes:
     return f"{head} {{\n{body}\n}}\n".encode()
 
 
+#: A module that asks for more memory than a compiler may have, all of it at once.
+BEYOND_MEMORY = b"__constant int t[] = {[0 ... (1 << 30) - 1] = 1};\n" + kernel("y[n] = t[n];")
+
+
 def composed(
     rig: Rig,
     *texts: bytes,

@@ -11,12 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.workspaces import HEAD, HONEST, Done, Workspace, clean, command, make, with_routes
+from tests.rigs import BEYOND_MEMORY
 
-BOMB = f"""#define A(x) {"x " * 16}
-#define B(x) A(A(A(x)))
-__constant char t[] = B(B("{"much" * 100}"));
-{HEAD} {{ y[n] = t[n]; }}
-"""  # Another one: workers/test_compile.
 WARNINGS = "".join(f"#warning {'loud ' * 20}{i}\n" for i in range(4_000))
 LEAVES = '{"entries": {"add": {"does": "tail", "group": 16}}}'
 HANGS = '{"entries": {"add": {"does": "add", "fault": "hang"}}}'
@@ -38,7 +34,7 @@ FAILING = {
     ),
     "wild": (HEAD + " { y[(long)1 << 40] = 1.0f; }\n", "digest", "died"),
     "divides": (HEAD + " { volatile int zero = 0; y[0] = 1 / zero; }\n", "digest", ""),
-    "bomb": (BOMB, "compile", "compile"),
+    "bomb": (BEYOND_MEMORY.decode(), "compile", "compile"),
     "shouts": (
         HEAD + ' { for (int i = 0; i < 200; i++) printf("too much for anyone to read %d\\n", i); }\n',
         "digest",

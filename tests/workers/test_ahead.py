@@ -14,7 +14,7 @@ from qualify.children import Job, Nursery
 from qualify.errors import RigError
 from qualify.gate import WorkerLost
 from tests.house.tree import ROOT
-from tests.rigs import HONEST, Trial, kernel
+from tests.rigs import BEYOND_MEMORY, HONEST, Trial, kernel
 from tests.workers.processes import eventually, kind, templates, workers
 
 #: Prints the templates of a process: after one was begun, and when a compile worker has told what it is.
@@ -61,10 +61,9 @@ def test_workers_are_started_for_the_modules_that_were_supplied() -> None:
 
 
 def test_a_module_is_built_before_anybody_asks_and_whoever_asks_is_told_of_its_loss() -> None:
-    table = b"__constant float t[1 << 30] = {1.0f};\n" + kernel("y[n] = t[n];")  # More than the compiler may take.
     with Rig.open("pocl-3.0") as rig:
         trial, cores = Trial(rig), len(os.sched_getaffinity(0))
-        subject = trial.subject(table)
+        subject = trial.subject(BEYOND_MEMORY)
         eventually(lambda: len(named("compile")) >= min(2, cores), "compile workers")
         compilers = named("compile")
         rig.ahead(subject)

@@ -13,7 +13,7 @@ from qualify.compiling import code_of
 from qualify.gate import WorkerLost
 from qualify.objectcode import Built
 from tests.house.tree import ROOT
-from tests.rigs import HONEST, LAUNCHES, Trial, composed, kernel
+from tests.rigs import BEYOND_MEMORY, HONEST, LAUNCHES, Trial, composed, kernel
 from tests.workers.processes import templates
 
 
@@ -123,8 +123,7 @@ def test_a_megabyte_of_warnings_is_counted_and_cut(pocl: Rig) -> None:
     assert "bytes left out" in report.log
 
 
-TABLE = b"__constant float t[1 << 30] = {1.0f};\n" + kernel("y[n] = t[n];")
-BOMB = (
+STRINGS = (
     b"""#define A(x) x x x x x x x x x x x x x x x x
 #define B(x) A(A(A(x)))
 __constant char t[] = B(B("%b"));
@@ -134,9 +133,12 @@ __constant char t[] = B(B("%b"));
 )
 
 
-@pytest.mark.parametrize("text", [TABLE, BOMB])
+@pytest.mark.parametrize("text", [BEYOND_MEMORY, STRINGS], ids=["array", "strings"])
 def test_a_module_beyond_memory_loses_its_worker_only(text: bytes, pocl: Rig) -> None:
-    """The compiler dies; the loss is the candidate's, is remembered, and the next module finds a new worker."""
+    """The compiler dies, or PoCL says that memory is refused.
+
+    The loss is the candidate's, is remembered, and the next module finds a new worker.
+    """
     trial = Trial(pocl)
     subject = trial.subject(text)
     bench = pocl.bench(subject, {})
@@ -172,7 +174,7 @@ def test_an_object_that_the_run_keeps_is_neither_read_nor_kept_again_and_loads(s
 
 def test_a_lost_incumbent_is_not_the_candidates(pocl: Rig) -> None:
     trial = Trial(pocl)
-    subject = trial.subject(HONEST["opencl"], TABLE)
+    subject = trial.subject(HONEST["opencl"], BEYOND_MEMORY)
     with pytest.raises(WorkerLost) as caught:
         pocl.bench(subject, {}).build(subject.incumbent)
     assert caught.value.loss.arm == "incumbent"

@@ -6,6 +6,7 @@ at the first launch of each local size, so the bytes are kept and never compared
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -81,6 +82,8 @@ class OpenCLCompiler(Compiler):
             program._build(" ".join(options(module)).encode(), [self._device])
         except cl.Error as error:
             return refused(self._log(program) or str(error).encode(), EXTENSION, limits), None
+        except MemoryError:  # The module's, whose loss it is; what PoCL holds of it is in no state to go on with.
+            os.abort()
         binaries: Any = program.get_info(cl.program_info.BINARIES)
         data = bytes(binaries[0])
         log, entries = self._log(program), tuple(self._entries(program))
