@@ -6,16 +6,25 @@ counted as such, only where no NVIDIA device node exists; where one exists they 
 or library fails them.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from qualify.bench import Rig
+    from qualify.domain import Runtime
+    from tests.gates.beds import Bed
 
 #: Whether a property is tried with all of its examples, as `.ci/run` does, or with a part of them, others each time.
 ALL_EXAMPLES = os.environ.get("QUALIFY_EXAMPLES") == "all"
@@ -112,3 +121,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped: make it run, or delete it"
     return report
+
+
+@pytest.fixture(scope="session")
+def rigs() -> Iterator[Callable[[str, str], Rig]]:
+    """The rig of a toolkit and an architecture, opened when it is first asked for: each has compile workers of its own.
+
+    A test that counts workers, or ends them, opens another one for itself.
+    """
+    from qualify.bench import Rig
+
+    with ExitStack() as stack:
+        yield cache(lambda toolkit, arch: stack.enter_context(Rig.open(toolkit, arch)))
+
+
+@pytest.fixture(scope="session")
+def beds(rigs: Callable[[str, str], Rig]) -> Callable[[Runtime], Bed]:
+    """The bed of a runtime on its rig."""
+    from tests.gates.beds import PLACES, Bed
+
+    return cache(lambda runtime: Bed(rigs(*PLACES[runtime]), runtime))

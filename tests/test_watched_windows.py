@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from typing import Any
 
 import pytest
 
 from qualify import program, timed
+from qualify.domain import Runtime
 from qualify.paired import REJECTING, rejection_cap
 from qualify.paired_session import PairedSession
 from qualify.processes import windows
 from qualify.program import Pace
 from qualify.telemetry import Snapshot, Watch
 from qualify.timed import Seen
-from tests.gates.beds import Bed, bed, script
+from tests.gates.beds import Bed, script
 
 PACE = Pace(passes=1, units=3, flush_bytes=1 << 20)
 QUIET: dict[str, Any] = {"sm_mhz": 1980, "memory_mhz": 3201, "reasons": 0, "processes": (7,), "xids": ()}
@@ -31,9 +32,8 @@ SHOWN: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.fixture(scope="module")
-def simulated() -> Iterator[Bed]:
-    with bed("simulated") as made:
-        yield made
+def simulated(beds: Callable[[Runtime], Bed]) -> Bed:
+    return beds("simulated")
 
 
 def measured(made: Bed, wanted: int, *disturbed: dict[str, Any]) -> list[Seen]:

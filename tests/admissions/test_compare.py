@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
 from qualify import cohort
 from qualify.bench import Rig
+from qualify.boards import NATIVE
 from qualify.compare import Request, served
 from tests.cli.workspaces import Workspace
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
-    with Rig.open("pocl-3.0") as opened:
-        yield opened
+def rig(rigs: Callable[[str, str], Rig]) -> Rig:
+    return rigs("pocl-3.0", NATIVE)
 
 
 def beside(workspace: Workspace, rig: Rig, *cells: str) -> dict[str, tuple[str, str]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from qualify.arena import layout
 from qualify.contract import Argument, Kernel
+from qualify.domain import Runtime
 from qualify.verdict import Verdict
-from tests.gates.beds import Bed, bed
+from tests.gates.beds import Bed
 from tests.gates.build import arguments, check, kernel, not_held
 
 pytestmark = pytest.mark.gpu
@@ -45,9 +46,8 @@ SLOW = source("if (i < n) { float waste = work(b[i], a[i]); y[i] = waste == 0.5f
 
 
 @pytest.fixture(scope="module")
-def board() -> Iterator[Bed]:
-    with bed("cuda") as made:
-        yield made
+def board(beds: Callable[[Runtime], Bed]) -> Bed:
+    return beds("cuda")
 
 
 def judged(board: Bed, gate: str, candidate: bytes, incumbent: bytes, **changes: Any) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,9 +26,8 @@ CEILINGS = {row[0]: dict(each.split("=") for each in row[1:]) for row in ROWS if
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
-    with Rig.open(CUDA, "sm_90") as opened:
-        yield opened
+def rig(rigs: Callable[[str, str], Rig]) -> Rig:
+    return rigs(CUDA, "sm_90")
 
 
 def built(rig: Rig, size_bytes: int, target: str) -> Built:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +12,8 @@ import pytest
 
 from qualify import cohort
 from qualify.cohort import Selection
-from tests.gates.beds import Bed, bed
+from qualify.domain import Runtime
+from tests.gates.beds import Bed
 from tests.gates.build import not_held
 from tests.rigs import UNOPTIMISED
 
@@ -24,9 +25,8 @@ HONEST, WRONG = ("plain", "wider", "serial"), "first"
 
 
 @pytest.fixture(scope="module", params=["opencl", pytest.param("cuda", marks=pytest.mark.gpu)])
-def on(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    with bed(request.param) as made:
-        yield made
+def on(request: pytest.FixtureRequest, beds: Callable[[Runtime], Bed]) -> Bed:
+    return beds(request.param)
 
 
 def select(on: Bed, root: Path, *cells: str) -> Selection:

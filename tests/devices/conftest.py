@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
 from qualify.bench import Rig
+from qualify.boards import NATIVE
 from tests.rigs import DEVICES
 
 
 @pytest.fixture(scope="session", params=DEVICES)
-def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
-    with Rig.open(request.param) as opened:
-        yield opened
+def rig(request: pytest.FixtureRequest, rigs: Callable[[str, str], Rig]) -> Rig:
+    return rigs(request.param, NATIVE)

@@ -9,11 +9,12 @@ import pytest
 
 from qualify.arena import layout
 from qualify.contract import Argument, Kernel, PointerMember, PointerTable, ScalarMember, Struct, TensorMap
+from qualify.domain import Runtime
 from qualify.sessions import MeasuringSession
 from qualify.steps import Arena, Table
 from qualify.subject import Subject
 from tests.devices.beds import refusal
-from tests.gates.beds import Bed, bed
+from tests.gates.beds import Bed
 from tests.gates.build import arguments, idling, kernel, not_held
 
 RUNTIMES = ("opencl", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -26,20 +27,18 @@ BUFFERS = arguments(200)[:3]
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
-def any_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    with bed(request.param) as made:
-        yield made
+def any_bed(request: pytest.FixtureRequest, beds: Callable[[Runtime], Bed]) -> Bed:
+    return beds(request.param)
 
 
 @pytest.fixture(scope="module")
-def cuda() -> Iterator[Bed]:
-    with bed("cuda") as made:
-        yield made
+def cuda(beds: Callable[[Runtime], Bed]) -> Bed:
+    return beds("cuda")
 
 
 @pytest.fixture
-def pocl_session() -> Iterator[MeasuringSession]:
-    with bed("opencl") as made, made.rig.measuring() as session:
+def pocl_session(beds: Callable[[Runtime], Bed]) -> Iterator[MeasuringSession]:
+    with beds("opencl").rig.measuring() as session:
         yield session
 
 

@@ -6,14 +6,15 @@ Beside each launch that works is the one that lacks what it needs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from qualify.contract import Argument, Launch, Memset
+from qualify.domain import Runtime
 from qualify.subject import Subject
-from tests.gates.beds import Bed, bed
+from tests.gates.beds import Bed
 from tests.gates.build import arguments, buffer, idling, kernel, not_held
 
 RUNTIMES = ("simulated", "opencl", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -23,15 +24,13 @@ SUMS = b"def add(cell, inputs):\n    return {'y': inputs['a'] + inputs['b']}\n"
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
-def on(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    with bed(request.param) as made:
-        yield made
+def on(request: pytest.FixtureRequest, beds: Callable[[Runtime], Bed]) -> Bed:
+    return beds(request.param)
 
 
 @pytest.fixture(scope="module")
-def cuda() -> Iterator[Bed]:
-    with bed("cuda") as made:
-        yield made
+def cuda(beds: Callable[[Runtime], Bed]) -> Bed:
+    return beds("cuda")
 
 
 def judged(on: Bed, about: Subject) -> dict[str, dict[str, bool | None]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gates import GATES
 from qualify.bench import Rig
+from qualify.boards import NATIVE
 from qualify.contract import Argument, Arm, Composed, FragmentRef, Launch, Module, ReferenceSource
 from qualify.domain import Runtime
 from qualify.gate import Facts, Measurement, WorkerLost
@@ -166,7 +167,7 @@ class Bed:
         return Measured(measurement, series, verdict, node.settings)
 
 
-PLACES = {"simulated": ("simulated-1.0", "virtual"), "opencl": ("pocl-3.0", "native"), "cuda": (CUDA, "sm_90")}
+PLACES = {"simulated": ("simulated-1.0", NATIVE), "opencl": ("pocl-3.0", NATIVE), "cuda": (CUDA, "sm_90")}
 
 
 @contextmanager

@@ -1,28 +1,26 @@
-"""One rig a runtime, so that compile workers start once."""
+"""The beds of all runtimes, by name."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.gates.beds import Bed, bed
+from qualify.domain import Runtime
+from tests.gates.beds import Bed
 
 
 @pytest.fixture(scope="session")
-def simulated() -> Iterator[Bed]:
+def simulated(beds: Callable[[Runtime], Bed]) -> Bed:
     """The virtual board."""
-    with bed("simulated") as made:
-        yield made
+    return beds("simulated")
 
 
 @pytest.fixture(scope="session")
-def cuda() -> Iterator[Bed]:
+def cuda(beds: Callable[[Runtime], Bed]) -> Bed:
     """The first CUDA toolkit here, for a board that need not be."""
-    with bed("cuda") as made:
-        yield made
+    return beds("cuda")
 
 
 @pytest.fixture(scope="session")
-def pocl() -> Iterator[Bed]:
+def pocl(beds: Callable[[Runtime], Bed]) -> Bed:
     """PoCL on this machine."""
-    with bed("opencl") as made:
-        yield made
+    return beds("opencl")

@@ -1,23 +1,22 @@
-"""One rig a toolkit for all tests of workers: opening one costs a second."""
+"""The rigs that tests of workers share: opening one costs a second."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
 from qualify.bench import Rig
+from qualify.boards import NATIVE
 from tests.rigs import TOOLKITS, Trial
 
 
 @pytest.fixture(scope="session")
-def pocl() -> Iterator[Rig]:
-    with Rig.open("pocl-3.0") as rig:
-        yield rig
+def pocl(rigs: Callable[[str, str], Rig]) -> Rig:
+    return rigs("pocl-3.0", NATIVE)
 
 
 @pytest.fixture(scope="session")
-def simulated() -> Iterator[Rig]:
-    with Rig.open("simulated-1.0") as rig:
-        yield rig
+def simulated(rigs: Callable[[str, str], Rig]) -> Rig:
+    return rigs("simulated-1.0", NATIVE)
 
 
 @pytest.fixture(params=TOOLKITS)
