@@ -271,9 +271,10 @@ def test_a_time_is_a_board_s_own_and_any_difference_makes_another_board(screened
 BROKEN = HEAD + " {\n  int i = get_global_id(0);\n  if (i < n && i % 50) y[i] = a[i] + b[i];\n}\n"
 
 
-@pytest.fixture
-def real(screened: Workspace) -> tuple[Workspace, str]:
+@pytest.fixture(scope="module")
+def real_base(screened_base: tuple[Workspace, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, str]:
     """A workspace with gates of the tool's own, and a screen of its two candidates that ran none of them."""
+    screened = Workspace(Path(shutil.copytree(screened_base[0].path, tmp_path_factory.mktemp("real") / "w")))
     screened.replace("pipelines.yaml", "  digest:", "  compile: {cost_s: 1, needs: [contract]}\n  digest:")
     screened.replace("pipelines.yaml", "screen: [contract, trial]", "screen: [contract, compile]")
     screened.write("other.k", BROKEN)
@@ -282,6 +283,13 @@ def real(screened: Workspace) -> tuple[Workspace, str]:
     assert done.code == 0, done
     (run,) = set(screened.sealed()) - set(before)
     return screened, run.name
+
+
+@pytest.fixture
+def real(real_base: tuple[Workspace, str], tmp_path: Path) -> tuple[Workspace, str]:
+    """A copy of it, and the screen."""
+    workspace, run = real_base
+    return Workspace(Path(shutil.copytree(workspace.path, tmp_path / "real"))), run
 
 
 def test_the_command_proves_what_holds_and_rejects_what_does_not(real: tuple[Workspace, str]) -> None:

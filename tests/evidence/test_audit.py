@@ -14,7 +14,14 @@ import pytest
 
 from qualify.errors import Exit, UsageError
 from qualify.evidence import layout, report
-from qualify.evidence.audit import verify_run, verify_store
+from qualify.evidence.audit import (
+    RunAudit,
+    RunFindings,
+    StoreAudit,
+    verify_run,
+    verify_store,
+    verify_store_side_by_side,
+)
 from qualify.evidence.files import LARGE_BYTES
 from qualify.evidence.manifest import MANIFEST
 from qualify.evidence.problems import CODES, UNKNOWN, Problem
@@ -61,10 +68,24 @@ def test_an_untouched_store_verifies_and_says_what_that_is_worth(
     assert snapshot(victim.root) == before
 
 
+def alike(one: StoreAudit[RunAudit], other: StoreAudit[RunFindings]) -> None:
+    """What is found of runs side by side is what is found of one after the other, but for what they hold."""
+    assert [vars(run) for run in other.runs] == [
+        {name: value for name, value in vars(run).items() if name not in ("plan", "verdict")} for run in one.runs
+    ]
+    assert (one.problems, one.opened, one.heads, one.outcome) == (
+        other.problems,
+        other.opened,
+        other.heads,
+        other.outcome,
+    )
+
+
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_an_attack_is_answered(attack: Attack, victim: Victim) -> None:
     attack.apply(victim)
     audit = verify_store(victim.root, GATES)
+    alike(audit, verify_store_side_by_side(victim.root, GATES))
     assert attack.code in audit.codes, audit
     outcome = "unknown" if attack.code in UNKNOWN else "bad"
     assert (audit.outcome, audit.exit) == (outcome, Exit.INCONCLUSIVE if outcome == "unknown" else Exit.EVIDENCE), audit

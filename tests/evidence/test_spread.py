@@ -1,18 +1,12 @@
-"""Pieces of work side by side: each is answered once, whatever becomes of a process, and the same audit comes out."""
+"""Pieces of work side by side: each is answered once, whatever becomes of a process. Audits so: test_audit.py."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from qualify.evidence.audit import verify_store, verify_store_side_by_side
-from tests.evidence import disguises, forgeries  # noqa: F401 -- they register their attacks.
-from tests.evidence.attacks import ATTACKS, NEWEST, OLDER, Attack, Victim
-from tests.evidence.small import GATES, write_run
 from tests.house.tree import ROOT
 
 #: In a process of its own: one with other threads, as that of the tests, does not fork.
@@ -110,27 +104,3 @@ spread(work, 400, 3)
 
 def test_there_may_be_nothing_to_do() -> None:
     assert run("\nprint(spread(told, 0))").stdout == "()\n"
-
-
-@pytest.fixture(scope="module")
-def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("sealed") / "evidence"
-    for name in (OLDER, NEWEST):
-        write_run(root, name)
-    return root
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.apply.__name__)
-def test_runs_side_by_side_are_found_as_one_after_the_other(attack: Attack, sealed: Path, memory_path: Path) -> None:
-    victim = Victim(Path(shutil.copytree(sealed, memory_path / "evidence")))
-    attack.apply(victim)
-    one, other = verify_store(victim.root, GATES), verify_store_side_by_side(victim.root, GATES)
-    assert [vars(run) for run in other.runs] == [
-        {name: value for name, value in vars(run).items() if name not in ("plan", "verdict")} for run in one.runs
-    ]
-    assert (one.problems, one.opened, one.heads, one.outcome) == (
-        other.problems,
-        other.opened,
-        other.heads,
-        other.outcome,
-    )
