@@ -9,14 +9,16 @@ or library fails them.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from qualify.domain import Runtime
     from tests.gates.beds import Bed
 
+T = TypeVar("T")
 #: Whether a property is tried with all of its examples, as `.ci/run` does, or with a part of them, others each time.
 ALL_EXAMPLES = os.environ.get("QUALIFY_EXAMPLES") == "all"
 PART, LEAST_EXAMPLES = 5, 10
@@ -36,6 +39,11 @@ ROOM_BYTES = 2 << 30  # Several times what all processes of a suite have written
 def examples(count: int, *, all_of_them: bool = ALL_EXAMPLES) -> int:
     """With how many of its examples a property is tried here."""
     return count if all_of_them else min(count, max(count // PART, LEAST_EXAMPLES))
+
+
+def part(cases: Iterable[T], *, all_of_them: bool = ALL_EXAMPLES) -> Iterator[T]:
+    """Those of a long row of cases that are tried here: all of them, or every fifth from another one each time."""
+    return iter(cases) if all_of_them else islice(cases, random.randrange(PART), None, PART)
 
 
 settings.register_profile("suite", max_examples=examples(settings().max_examples))

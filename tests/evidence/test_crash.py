@@ -14,6 +14,7 @@ from qualify.errors import RigError
 from qualify.evidence.audit import RunAudit, StoreAudit, verify_store
 from qualify.evidence.durable import Writer, silent, synced
 from qualify.evidence.store import Store
+from tests.conftest import part
 from tests.evidence.lives import lives
 from tests.evidence.small import GATES, RUN, write_run
 
@@ -44,20 +45,21 @@ def test_a_kill_before_or_after_any_operation_leaves_the_old_state_or_the_new(
     operations: list[str], memory_path: Path
 ) -> None:
     assert len(operations) > 150
+    opened, sealed = (operations.index(f"after rename {path}") for path in (f"opened/{RUN}.json", f"runs/{RUN}"))
+    numbers = sorted({*part(range(len(operations))), opened - 1, opened, sealed - 1, sealed})
     stages = []
     root = memory_path / "evidence"
     with lives() as kill:
-        for number in range(len(operations)):
+        for at, number in enumerate(numbers):
             kill(root, number)
             stages.append(stage(root))
-            if number % 20 == 0:
+            if at % 20 == 0:
                 write_run(root, "after-the-crash")
                 assert verify_store(root, GATES).outcome == "verified"
             shutil.rmtree(root, ignore_errors=True)
     assert stages == sorted(stages)
     assert set(stages) == {ABSENT, OPENED, SEALED}
-    assert stages.index(OPENED) == operations.index(f"after rename opened/{RUN}.json")
-    assert stages.index(SEALED) == operations.index(f"after rename runs/{RUN}")
+    assert [numbers[stages.index(each)] for each in (OPENED, SEALED)] == [opened, sealed]
 
 
 def failing(seen: list[str], number: int, code: int) -> Callable[[str], None]:
@@ -75,7 +77,7 @@ def failing(seen: list[str], number: int, code: int) -> Callable[[str], None]:
 def test_an_operation_that_fails_ends_the_run_and_is_not_tried_again(
     code: int, every: int, operations: list[str], memory_path: Path
 ) -> None:
-    for number in range(0, len(operations), every):
+    for number in part(range(0, len(operations), every)):
         root = memory_path / "evidence"
         seen: list[str] = []
         with pytest.raises(RigError) as caught:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.conftest import ROOM_BYTES, board_of, examples, in_memory, nvidia_devices, serves
+from tests.conftest import PART, ROOM_BYTES, board_of, examples, in_memory, nvidia_devices, part, serves
 from tests.house.tree import ROOT
 
 SUITE = """
@@ -72,3 +72,10 @@ def test_properties_are_tried_with_all_examples_on_ci_and_with_a_part_elsewhere(
     assert (examples(count, all_of_them=True), examples(count, all_of_them=False)) == (count, part)
     assert settings().max_examples == examples(100), "where a test names no number too"
     assert "\nQUALIFY_EXAMPLES=all make test\n" in (ROOT / ".ci/run").read_text()
+
+
+def test_of_a_long_row_of_cases_all_are_tried_on_ci_and_every_fifth_elsewhere() -> None:
+    assert [*part(range(23), all_of_them=True)] == [*range(23)]
+    tried = [[*part(range(23), all_of_them=False)] for _ in range(200)]
+    assert all(numbers == [*range(numbers[0], 23, PART)] for numbers in tried)
+    assert {number for numbers in tried for number in numbers} == {*range(23)}
