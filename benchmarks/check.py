@@ -154,7 +154,7 @@ def planned(item: cohort.Cohort, run: str, subjects: list[Subject]) -> Plan:
             needs=(),
             cost_s="1",
             source_blake3="0" * 64,
-            conclusive=gate.conclusive,
+            conclusive=gate.rule.shows == "times",
         )
         for name, gate in GATES.items()
     )

@@ -361,11 +361,10 @@ class TimingGate(Gate[TimedFacts, TimingSettings]):
     )
     runs_on: ClassVar[Literal["host", "device"]] = "device"
     timed: ClassVar[bool] = True
-    conclusive: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule[TimedFacts, TimingSettings], ...]] = (
-        Rule(1, TimedFacts, TimingSettings, checks, judge_both_ways, FIXES),
-        Rule(2, TimedFacts, TimingSettings, checks, judge, FIXES),
-        Rule(3, TimedFacts, TimingSettings, checks, judge_watched, FIXES),
+        Rule(1, TimedFacts, TimingSettings, checks, judge_both_ways, FIXES, shows="times"),
+        Rule(2, TimedFacts, TimingSettings, checks, judge, FIXES, shows="times"),
+        Rule(3, TimedFacts, TimingSettings, checks, judge_watched, FIXES, shows="times"),
     )
 
     def measure(self, subject: Subject, bench: Bench, settings: TimingSettings) -> TimedFacts:

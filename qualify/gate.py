@@ -166,8 +166,8 @@ class Bench(Protocol):
 
 
 #: What is shown of outputs. `bits`: every element is written, the same in every run, and the incumbent's where the
-#: cohort says identical. `values`: they are near the exact ones.
-Shows = Literal["bits", "values"]
+#: cohort says identical. `values`: they are near the exact ones. `times`: which arm is faster; only a timed gate's.
+Shows = Literal["bits", "values", "times"]
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Rule(Generic[F, S]):
 
     `checks` names what must appear, a pure function of the subject. `fixes` says what to do about a check that does
     not hold; it is help, looked up when printing and never in evidence. `shows` is what a pass is enough for: nothing
-    is admitted whose bits no gate showed.
+    is admitted whose bits no gate showed, and no time but one that a gate showed; a trial's is a promise (R10.6).
     """
 
     number: int
@@ -196,8 +196,6 @@ class Gate(ABC, Generic[F, S]):
     runs_on: ClassVar[Literal["host", "device"]]
     #: Timing gates are not planned for plain routes nor for cells with `timed: false` (R6.8).
     timed: ClassVar[bool] = False
-    #: Whether a pass of this timed gate is enough to admit a time; a trial's is a promise only (R10.6).
-    conclusive: ClassVar[bool] = False
     rules: ClassVar[tuple[Rule[Any, Any], ...]]
 
     @property

@@ -212,7 +212,7 @@ class Pipelines:
             needs=tuple(need for need in row.needs if need in known),
             cost_s=row.cost_s,
             source_blake3=_source_blake3(gate),
-            conclusive=gate.timed and gate.conclusive,
+            conclusive=gate.rule.shows == "times",
         )
 
     def _settings(self, name: str, pipeline: str, gate: Gate[Any, Any]) -> Settings:

@@ -17,7 +17,7 @@ __all__ = ["FallsBack", "LeftOut", "Measurement", "Node", "Omitted", "Plan", "Pl
 class Node(Document):
     """One gate of the plan, in order: its rule, its settings, what it needs and where it runs.
 
-    `conclusive` is whether its pass admits a time, as the gate itself says.
+    `conclusive` is whether its pass admits a time, as its rule says.
     """
 
     gate: Name

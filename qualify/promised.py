@@ -7,20 +7,19 @@ What no pass would admit is not measured: the command says which gate to plan.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal
 
 from qualify import cohort
 from qualify.domain import Domain
 from qualify.errors import UsageError
+from qualify.gate import Shows
 from qualify.judgement import unshown
 from qualify.pipeline import Gates, Pipelines, Stage
 from qualify.plan import Omitted
 from qualify.running import Task, promised
 from qualify.workspace import PIPELINES
 
-Wanted = Literal["bits", "values", "times"]
 #: What shows it, and what that does, in a sentence.
-_SAYS: Mapping[Wanted, tuple[str, str]] = {
+_SAYS: Mapping[Shows, tuple[str, str]] = {
     "bits": ("gate of bits", "shows that every element is written, and the same in every run"),
     "values": ("gate of values", "lays outputs beside exact ones, without which bits of a route's own mean nothing"),
     "times": ("timing gate", "shows what is faster"),
@@ -58,19 +57,17 @@ def kept_out(task: Task, gates: Gates) -> Mapping[str, str]:
     return found
 
 
-def _lacking(bits: str, names: Collection[str], gates: Gates, *, timed: bool) -> Iterator[Wanted]:
+def _lacking(bits: str, names: Collection[str], gates: Gates, *, timed: bool) -> Iterator[Shows]:
     """What an admission rests on and these gates do not show."""
-    yield from unshown(bits, (gates[name].rule for name in names))
-    if timed and not any(gates[name].conclusive for name in names):
+    rules = [gates[name].rule for name in names]
+    yield from unshown(bits, rules)
+    if timed and not any(rule.shows == "times" for rule in rules):
         yield "times"
 
 
-def _showing(wanted: Wanted, gates: Gates) -> str:
+def _showing(wanted: Shows, gates: Gates) -> str:
     """The gates of this version that show it."""
-    shows = (
-        name for name, gate in gates.items() if gate.rule.shows == wanted or (wanted == "times" and gate.conclusive)
-    )
-    return " or ".join(shows)
+    return " or ".join(name for name, gate in gates.items() if gate.rule.shows == wanted)
 
 
 def _reasons(omitted: Iterable[Omitted], shows: str) -> str:

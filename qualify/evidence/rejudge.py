@@ -64,7 +64,7 @@ class Judged:
 
 def rejudge(plan: Plan, record: RunRecord, files: Files, gates: Mapping[str, Rules]) -> Judged:
     """Read every measurement of a plan and judge it again, one subject's in memory at a time."""
-    unread, wrong = [*_unknown_judgement(plan)], list[Problem]()
+    unread, wrong = [*_unknown_judgement(plan)], [*_beyond_their_rules(plan, gates)]
     series: set[str] = set()
     judged: list[SubjectVerdict] = []
     for planned in plan.subjects:
@@ -119,6 +119,14 @@ def _unknown_judgement(plan: Plan) -> Iterator[Problem]:
     if plan.judgement not in ADMITTING:
         known = ", ".join(map(str, ADMITTING))
         yield Problem(layout.PLAN, "V07", f"expected judgement {known}, got {plan.judgement}")
+
+
+def _beyond_their_rules(plan: Plan, gates: Mapping[str, Rules]) -> Iterator[Problem]:
+    """What a plan says that a gate's pass is enough for, and its rule does not."""
+    for node in plan.nodes:
+        rule = gates.get(node.gate, {}).get(node.rule)
+        if node.conclusive and rule is not None and rule.shows != "times":
+            yield Problem(layout.PLAN, "V09", f"it says that {node.gate} admits a time, and rule {node.rule} does not")
 
 
 def _unknown_rules(plan: Plan, key: tuple[str, str], found: Found, gates: Mapping[str, Rules]) -> Iterator[Problem]:

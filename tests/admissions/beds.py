@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -84,8 +85,9 @@ class ScriptedGate(Gate[Measured, Nothing]):
     timed: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule[Any, Any], ...]] = (Rule(1, Measured, Nothing, lambda _: frozenset({"faster"}), _judge),)
 
-    def __init__(self, name: str, script: Mapping[str, int], *, conclusive: bool) -> None:
-        self.id, self.conclusive, self._script = name, conclusive, script  # type: ignore[misc]
+    def __init__(self, name: str, script: Mapping[str, int], shows: Shows | None = None) -> None:
+        self.id, self._script = name, script  # type: ignore[misc]
+        self.rules = tuple(replace(rule, shows=shows) for rule in self.rules)  # type: ignore[misc]
 
     def measure(self, subject: Subject, bench: Bench, settings: Nothing) -> Measured:
         return Measured(speed_up_ppm=self._script[subject.candidate.route])
@@ -119,8 +121,8 @@ def gates(script: Mapping[str, int] = FASTER, timing: Mapping[str, int] | None =
         "contract": ContractGate(),
         "digest": ShowingGate("digest", "bits"),
         "numeric": ShowingGate("numeric", "values"),
-        "trial": ScriptedGate("trial", script, conclusive=False),
-        "timing": ScriptedGate("timing", script if timing is None else timing, conclusive=True),
+        "trial": ScriptedGate("trial", script),
+        "timing": ScriptedGate("timing", script if timing is None else timing, "times"),
     }
 
 

@@ -232,6 +232,11 @@ def gates_turned_round(victim: Victim) -> None:
     _replan(victim, lambda plan: plan["nodes"].reverse())
 
 
+@attack("V09")
+def gate_called_conclusive_in_the_plan(victim: Victim) -> None:
+    _replan(victim, lambda plan: plan["nodes"][-1].update(conclusive=True))
+
+
 def _replan(victim: Victim, change: Callable[[dict[str, Any]], object], run: str = NEWEST) -> None:
     """Change a run's plan everywhere: a plan of its own making, hashed well."""
     folder = victim.root / layout.RUNS / run

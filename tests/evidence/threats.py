@@ -105,7 +105,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     "V06": ("limit_raised_after_the_fact",),
     "V07": ("rule_of_the_future", "judgement_of_the_future", "plan_of_the_future", "format_of_the_future"),
     "V08": ("input_edited_and_rehashed", "object_under_another_name", "module_of_other_sources"),
-    "V09": ("subject_edited_and_rehashed", "cell_without_plain"),
+    "V09": ("subject_edited_and_rehashed", "cell_without_plain", "gate_called_conclusive_in_the_plan"),
     "L01": ("older_run_deleted",),
     "L03": ("older_run_rewritten",),
     "L05": ("plan_never_opened",),
