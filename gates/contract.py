@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 from qualify import targets
 from qualify.arena import BASE_ALIGN_BYTES, layout
-from qualify.contract import Argument, Kernel, Memset
+from qualify.contract import Argument, Kernel, Memset, Variant
 from qualify.elements import DTYPES
 from qualify.gate import Bench, Facts, Gate, Rule, Series, Settings, at_most, holds
 from qualify.model import MAX_INTEGER, Name
@@ -258,13 +259,15 @@ class ContractGate(Gate[ContractFacts, ContractSettings]):
         """Element types and the arena of one set, as this version knows them; no child is asked."""
         names = {argument.dtype for argument in subject.arguments}
         bits = {name: DTYPES[name].bits for name in sorted(names) if name in DTYPES}
-        return ContractFacts(element_bits=bits, arena_bytes=_arena_bytes(subject) if len(bits) == len(names) else None)
+        arena_bytes = _arena_bytes(subject.arguments, subject.variants) if len(bits) == len(names) else None
+        return ContractFacts(element_bits=bits, arena_bytes=arena_bytes)
 
 
-def _arena_bytes(subject: Subject) -> int | None:
-    """The digest's arena, held to 64 bits; None where shapes or alignments allow no layout."""
-    whole = all(min(a.shape, default=1) >= 0 and _is_alignment(a.align) for a in subject.arguments if a.is_buffer)
+@lru_cache(maxsize=64)
+def _arena_bytes(arguments: tuple[Argument, ...], variants: tuple[Variant, ...]) -> int | None:
+    """The digest's arena, held to 64 bits, once for all routes of a cell; None where there is no layout."""
+    whole = all(min(a.shape, default=1) >= 0 and _is_alignment(a.align) for a in arguments if a.is_buffer)
     if not whole:
         return None
-    largest = max(layout(subject.arguments, 1, variant=variant).size_bytes for variant in subject.variants)
+    largest = max(layout(arguments, 1, variant=variant).size_bytes for variant in variants)
     return min(largest, MAX_INTEGER)

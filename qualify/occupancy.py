@@ -8,6 +8,7 @@ and the arithmetic are part of the rules of gates occupancy and residency: a row
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 Limiter = Literal["barriers", "registers", "shared memory", "warps", "blocks"]
@@ -128,6 +129,7 @@ def largest_cluster(capability: int) -> int:
     return CLUSTER_BLOCKS if capability >= _CLUSTERS_FROM else 0
 
 
+@lru_cache(maxsize=1024)
 def residency(rows: tuple[Multiprocessor, ...], need: Need) -> Residency:
     """Resident blocks by all rows of one capability. Raises ValueError for a need that no kernel can have."""
     if need.threads < 1 or (need.registers or 0) < 0 or (need.shared_bytes or 0) < 0 or (need.barriers or 0) < 0:

@@ -1,25 +1,27 @@
-"""`qualify screen`: plan, open, measure, decide, seal; one evidence run for an operation in a domain."""
+"""`qualify screen`: plan, open, measure, decide, seal; one evidence run for an operation in a domain.
+
+What it does once its first rig is on its way is imported then: the two take about as long.
+"""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from qualify import cohort, pipeline
-from qualify.anchors import Anchors
+from qualify import pipeline
 from qualify.bench import Opening, Rig
 from qualify.domain import Domain
-from qualify.engine import Gates, Progress
 from qualify.errors import Exit, NothingSelected, RigError, UsageError, worst
-from qualify.evidence.store import Store
-from qualify.judgement import RunVerdict
-from qualify.live import standings
-from qualify.plan import Plan
-from qualify.running import Task, begin, finish
-from qualify.standing import closed
 from qualify.workspace import check_operation, evidence_root, operations
+
+if TYPE_CHECKING:
+    from qualify import cohort
+    from qualify.engine import Gates, Progress
+    from qualify.evidence.store import Store
+    from qualify.judgement import RunVerdict
+    from qualify.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Screening:
         names = _selected_operations(request)
         self._opening = Opening(self.domains[0].toolkit, self.domains[0].arch)
         try:
+            from qualify import cohort
+
             self.cohorts = [cohort.load(request.workspace, name, candidates=request.candidates) for name in names]
             _check_names(request, self.cohorts)
         except BaseException:
@@ -135,6 +139,10 @@ class Screening:
 
     def _operation(self, item: cohort.Cohort, domain: Domain, rig: Rig) -> None:
         """Plan one operation and carry it to its sealed run; a cohort without a selected candidate leaves none."""
+        from qualify import cohort
+        from qualify.evidence.store import Store
+        from qualify.running import Task, begin, finish
+
         request, store = self.request, Store(evidence_root(self.request.workspace))
         selection = cohort.subjects(
             item,
@@ -156,6 +164,10 @@ class Screening:
 
     def _incumbents(self, item: cohort.Cohort, domain: Domain, rig: Rig, store: Store) -> dict[str, str]:
         """The admitted route of each cell whose admission is open here; plain is the incumbent of every other."""
+        from qualify.anchors import Anchors
+        from qualify.live import standings
+        from qualify.standing import closed
+
         found = standings(item, domain, rig.toolkit_build, Anchors(store.root))
         for standing in found:
             if standing.admission is not None and not standing.is_open:
