@@ -104,11 +104,11 @@ class PairedSession:
                 program.run(self._subject, arm, number),
                 Digest(buffers=outputs),
                 *(Read(buffer=name) for name in outputs),
+                *self._poison("after", arm, number),
             )
             records = self._session.run(steps, self._timeout_s)
             row = program.only(records, Digests)[0].values
             found[arm] = Known(signed(row), tuple(self._session.taken()))
-            self._run(self._poison("after", arm, number))
         return found
 
     def warm_up(self) -> dict[ArmName, list[int]]:
