@@ -209,7 +209,8 @@ __kernel void digest(__global const uchar *arena, __global const ulong *places, 
 }
 
 // Overwrite the local memory of every compute unit. A unit takes many groups in a row, and one idle unit could take
-// them all, so a unit that is done waits for the others. table[0] counts units, the rest names their memories.
+// them all, so a unit that is done waits for the others, a moment only: they come in a later launch with the same table
+// where the machine lets them run late. table[0] counts units, the rest names their memories.
 __kernel void scrub(__local volatile ulong *memory, ulong words, ulong seed, uint units, __global volatile uint *table)
 {
     uint name = (uint)((ulong)memory >> 7), place = 1, there = 0;
@@ -223,7 +224,7 @@ __kernel void scrub(__local volatile ulong *memory, ulong words, ulong seed, uin
     for (ulong word = 0; word < words; word++)
         memory[word] = mix(seed, word);
     atomic_inc(&table[0]);
-    for (uint tries = 0; tries < 1u << 22 && atomic_add(&table[0], 0u) < units; tries++)
+    for (uint tries = 0; tries < 1u << 13 && atomic_add(&table[0], 0u) < units; tries++)
         ;
 }
 

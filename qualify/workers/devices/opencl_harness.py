@@ -6,6 +6,7 @@ worker after that. Whatever fails here is the rig's error: no candidate's code r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -35,7 +36,7 @@ _ELEMENTS_AN_ITEM = 4  # Of values: four Philox counters fill a vector.
 _TOUCH_BYTES = 64 << 10
 _GROUPS_A_UNIT = 64  # A unit of PoCL takes 32 groups in a row, so each unit finds some left.
 _LEAST_SHARED_BYTES = 64 << 10
-_SCRUBS = 50  # A unit that never comes within a second does not run.
+_SCRUB_S, _PAUSE_S = 2.0, 0.0002  # A unit that never comes in such a time does not run.
 _FIX = "the OpenCL platform of this machine does not work; reinstall PoCL, or run where it does"
 _FLAGS = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
 
@@ -193,14 +194,16 @@ class Harness:
     def scrub(self, seed: int) -> None:
         """Overwrite the local memory of every compute unit, and wait. Raises RigError unless each was reached."""
         size, units = self.device.local_mem_size, self.device.max_compute_units
-        reached = 0
-        for _ in range(_SCRUBS):
-            table = self.table([0] * (units + 1))
-            local = (cl.LocalMemory(size), _u64(size // 8), _u64(seed), np.uint32(units))
+        table, end = self.table([0] * (units + 1)), time.monotonic() + _SCRUB_S
+        local = (cl.LocalMemory(size), _u64(size // 8), _u64(seed), np.uint32(units))
+        while True:
             self.wait(self._enqueue("scrub", _GROUPS_A_UNIT * units, _ALONE, *local, table))
             reached = int(table.view(np.uint32)[0])
             if reached >= units:
                 return
+            if time.monotonic() > end:
+                break
+            time.sleep(_PAUSE_S)  # Whoever has the unit's core may be done then.
         raise RigError(
             f"the local memory of {reached} of {units} compute units could be overwritten",
             fix="leave the device to this run alone",
