@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
+import pyopencl.invoker  # The first kernel of each worker would load it.
 from blake3 import blake3
 
 from qualify.domain import Board, Limits, arch_name
