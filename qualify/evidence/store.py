@@ -83,10 +83,10 @@ class Store:
         Raises InputError for an input's name outside the alphabet of evidence, RigError if the file system cannot
         hold evidence or a run of this name is on record, ValueError for a plan that contradicts itself.
         """
-        _check_plan(plan, inputs)
+        data = _checked(plan, inputs)
         run = StagedRun(self.root, self._writer, plan, gates, inputs, objects)
         try:
-            run.begin()
+            run.begin(data)
         except BaseException:
             run.close()
             raise
@@ -172,12 +172,12 @@ class StagedRun:
         """Give the folders' descriptors back; an unsealed run stays in staging/."""
         self._handles.close()
 
-    def begin(self) -> None:
-        """Make the folders and put the plan on record. `Store.open` calls it once."""
+    def begin(self, data: bytes) -> None:
+        """Make the folders and put the plan's bytes on record. `Store.open` calls it once."""
         with as_rig_error():
             self._make_store()
             self._probe()
-            self._put_on_record()
+            self._put_on_record(data)
 
     def fill(self) -> None:
         """Store what is known before anything is measured: inputs, subjects, objects. Once; a seal sees to it.
@@ -324,9 +324,9 @@ class StagedRun:
             raise
         self._writer.remove(self._staging, moved, f"{layout.STAGING}/{moved}")
 
-    def _put_on_record(self) -> None:
+    def _put_on_record(self, data: bytes) -> None:
         """Write the plan twice: one copy stays with the run, one moves to opened/ exclusively."""
-        run, data = self.plan.run, self.plan.canonical()
+        run = self.plan.run
         self._writer.make_folder(self._staging, run, f"{layout.STAGING}/{run}")
         at = self._handles.enter_context(below(self._staging, run))
         self._folder = RunFolder(at, run, self._writer)
@@ -366,18 +366,17 @@ class StagedRun:
             raise ValueError(f"series {sorted(given)} are not those that the facts name, {sorted(named)}")
 
 
-def _check_plan(plan: Plan, inputs: Mapping[str, bytes]) -> None:
-    """Refuse a plan that no audit would verify, before it is on record."""
+def _checked(plan: Plan, inputs: Mapping[str, bytes]) -> bytes:
+    """The bytes of a plan. Refuses one that no audit would verify, before it is on record."""
     for text in layout.contradictions(plan):
         raise ValueError(f"the plan of {plan.run} contradicts itself: {text}")
     if {path: hashlib.sha256(data).hexdigest() for path, data in inputs.items()} != plan.inputs_sha256:
         raise ValueError(f"the plan of {plan.run} names other inputs than were given")
-    size_bytes = len(plan.canonical())
-    if size_bytes > MAX_DOCUMENT_BYTES:
-        raise UsageError(
-            f"expected a plan of at most {MAX_DOCUMENT_BYTES} bytes, got {size_bytes} ({len(plan.subjects)} subjects)",
-            fix="select fewer cells or routes at once",
-        )
+    spelled = plan.canonical()
+    if len(spelled) > MAX_DOCUMENT_BYTES:
+        got = f"{len(spelled)} ({len(plan.subjects)} subjects)"
+        fix = "select fewer cells or routes at once"
+        raise UsageError(f"expected a plan of at most {MAX_DOCUMENT_BYTES} bytes, got {got}", fix=fix)
     for path, data in inputs.items():
         if len(data) > layout.MAX_INPUT_BYTES:
             _refuse_input(path, f"at most {layout.MAX_INPUT_BYTES} bytes", f"{len(data)}")
@@ -385,6 +384,7 @@ def _check_plan(plan: Plan, inputs: Mapping[str, bytes]) -> None:
         layout.check_names(plan)
     except ProblemError as error:
         _refuse_input(error.problem.path, "names of the evidence alphabet, unique without regard to case", str(error))
+    return spelled
 
 
 def _refuse_input(path: str, expected: str, got: str) -> NoReturn:
