@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from qualify import harnesses
+from qualify import compiling, harnesses, toolkits
+from qualify.children import Nursery
+from qualify.compiling import Compilers
 from tests.house.tree import ROOT
+from tests.rigs import CUDA
 
 KEY, DATA = harnesses.key(["opencl", "3.0"]), b"machine code " * 100
 
@@ -76,27 +79,30 @@ def test_where_nothing_can_be_kept_nothing_is(place: Callable[[Path], None], tmp
     assert sorted(path.name for path in tmp_path.rglob("*")) in (["harnesses"], sorted(["harnesses", KEY]))
 
 
-LOADED = """
-from qualify import toolkits
-from qualify.children import Nursery
-from qualify.compiling import Compilers
-from tests.rigs import CUDA
+def length() -> int:
+    """How many bytes the harness has of a board that need not be here, which is made fastest."""
+    nursery = Nursery()
+    compilers = Compilers(nursery, toolkits.find(CUDA).aimed("sm_90"))
+    try:
+        return len(compilers.harness()[0])
+    finally:
+        compilers.rest()
+        nursery.close()
+        compilers.close()
 
-nursery = Nursery()
-compilers = Compilers(nursery, toolkits.find(CUDA).aimed("sm_90"))
-print(len(compilers.harness()[0]))
-nursery.close()
-"""
+
+LENGTH = "from tests.test_harnesses import length; print(length())"
 
 
-def test_a_process_keeps_a_harness_that_the_next_one_loads(tmp_path: Path) -> None:
-    """That of a board that need not be here, which is made fastest; the file's number tells which one was loaded."""
-
-    def loaded() -> tuple[str, int]:
-        command, environment = [sys.executable, "-c", LOADED], {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-        done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
-        (found,) = (tmp_path / "qualify/harnesses").iterdir()
-        assert found.stat().st_size == int(done.stdout) + 32
-        return done.stdout, found.stat().st_ino
-
-    assert loaded() == loaded()
+def test_a_process_keeps_a_harness_that_the_next_one_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file's number tells that it was loaded and not made again."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiling, "_HARNESSES", {})  # As a process begins.
+    made = length()
+    (kept,) = (tmp_path / "qualify/harnesses").iterdir()
+    number = kept.stat().st_ino
+    assert kept.stat().st_size == made + 32
+    done = subprocess.run([sys.executable, "-c", LENGTH], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert int(done.stdout) == made
+    (found,) = (tmp_path / "qualify/harnesses").iterdir()
+    assert found.stat().st_ino == number

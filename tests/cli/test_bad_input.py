@@ -124,7 +124,7 @@ def test_a_name_that_does_not_exist_is_usage(workspace: Workspace, arguments: li
 
 
 def test_a_wrong_flag_is_usage(workspace: Workspace) -> None:
-    done = workspace.run("screen", "--frobnicate")
+    done = workspace.here("screen", "--frobnicate")
     assert done.code == 2
     assert "--frobnicate" in done.err
 
@@ -146,11 +146,12 @@ def test_a_cohort_that_is_a_link_out_of_the_workspace_is_refused(workspace: Work
     refused(workspace.screen_here(), 2, "cohorts/add")
 
 
-def test_no_linker_is_the_rigs_error(tmp_path: Path) -> None:
+def test_no_linker_is_the_rigs_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = make(tmp_path / "w")
     empty = tmp_path / "empty"
     empty.mkdir()
-    refused(workspace.screen(environment={"PATH": str(empty)}), 4, "`ld`", "binutils")
+    monkeypatch.setenv("PATH", str(empty))
+    refused(workspace.screen_here(), 4, "`ld`", "binutils")
 
 
 def test_no_opencl_device_is_the_rigs_error(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_a_tool_that_does_not_end_is_inconclusive_and_the_next_subject_is_served
     body: str, got: str, pocl: Bed
 ) -> None:
     before = lost(pocl)
-    closed = interpret(pocl, opencl(body), timeout_s=3)
+    closed = interpret(pocl, opencl(body), timeout_s=2)
     assert lost(pocl) == before + 1
     assert closed.outcome == "inconclusive"
     assert (check(closed, "tools").got or "").startswith(got)
