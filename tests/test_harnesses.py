@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from qualify import compiling, harnesses, toolkits
+from qualify import harnesses, toolkits
 from qualify.children import Nursery
 from qualify.compiling import Compilers
 from tests.house.tree import ROOT
@@ -79,10 +80,13 @@ def test_where_nothing_can_be_kept_nothing_is(place: Callable[[Path], None], tmp
     assert sorted(path.name for path in tmp_path.rglob("*")) in (["harnesses"], sorted(["harnesses", KEY]))
 
 
-def length() -> int:
-    """How many bytes the harness has of a board that need not be here, which is made fastest."""
-    nursery = Nursery()
-    compilers = Compilers(nursery, toolkits.find(CUDA).aimed("sm_90"))
+def length(told: str) -> int:
+    """How many bytes the harness has of a board that need not be here, which is made fastest.
+
+    Its compile workers are told a word of their own, so that no other test has asked for it.
+    """
+    nursery, toolkit = Nursery(), toolkits.find(CUDA).aimed("sm_90")
+    compilers = Compilers(nursery, replace(toolkit, compiler={**toolkit.compiler, "QUALIFY_TOLD": told}))
     try:
         return len(compilers.harness()[0])
     finally:
@@ -91,18 +95,18 @@ def length() -> int:
         compilers.close()
 
 
-LENGTH = "from tests.test_harnesses import length; print(length())"
+LENGTH = "import sys; from tests.test_harnesses import length; print(length(sys.argv[1]))"
 
 
 def test_a_process_keeps_a_harness_that_the_next_one_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file's number tells that it was loaded and not made again."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiling, "_HARNESSES", {})  # As a process begins.
-    made = length()
+    made = length(tmp_path.name)
     (kept,) = (tmp_path / "qualify/harnesses").iterdir()
     number = kept.stat().st_ino
     assert kept.stat().st_size == made + 32
-    done = subprocess.run([sys.executable, "-c", LENGTH], cwd=ROOT, check=True, capture_output=True, text=True)
+    command = [sys.executable, "-c", LENGTH, tmp_path.name]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     assert int(done.stdout) == made
     (found,) = (tmp_path / "qualify/harnesses").iterdir()
     assert found.stat().st_ino == number
