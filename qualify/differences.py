@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from qualify.admission import Admission, Reference, Side
 from qualify.contract import Arm, Module
@@ -86,7 +87,13 @@ def fragment_differences(was: Mapping[str, str], now: Mapping[str, str]) -> Iter
     """Which fragments moved, from their BLAKE3 by path."""
     for path in sorted(was.keys() | now.keys()):
         if was.get(path) != now.get(path):
-            yield Difference(f"cohorts/{path}", was.get(path, "none")[:16], now.get(path, "none")[:16])
+            yield fragment_difference(path, was.get(path, "none"), now.get(path, "none"))
+
+
+@lru_cache(maxsize=1024)
+def fragment_difference(path: str, was: str, now: str) -> Difference:
+    """One fragment that moved; an edit moves it in every cell."""
+    return Difference(f"cohorts/{path}", was[:16], now[:16])
 
 
 def reference_differences(was: Reference, now: Reference) -> Iterator[Difference]:

@@ -64,9 +64,7 @@ class Source:
 
 
 #: Control characters, line breaks that only some readers count, byte order marks, text that reads backwards.
-_STRANGE = re.compile(
-    "[^\n\t\x20-\x7e\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
-)
+_STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _NOT_FINITE = re.compile(r"[-+]?\.inf|\.nan", re.IGNORECASE)
 _WORDS: dict[str, JsonValue] = {"true": True, "false": False, "null": None, "": None}

@@ -15,7 +15,7 @@ from pathlib import Path
 from qualify import admission as admissions
 from qualify.admission import Admission, Reference
 from qualify.anchors import Anchors
-from qualify.differences import Difference, fragment_differences, reference_differences
+from qualify.differences import Difference, fragment_difference, reference_differences
 from qualify.domain import Domain
 from qualify.errors import InputError
 from qualify.files import read_file
@@ -135,8 +135,8 @@ class _Edited:
         for side in admission.sides:
             was = {ref.path: ref.blake3 for ref in side.parts.fragments}
             self._check_closure(was.keys())
-            now = {path: self._fragments.get(path, blake3) for path, blake3 in was.items()}
-            found |= set(fragment_differences(was, now))
+            moved = ((path, was[path], now) for path, now in self._fragments.items() if path in was)
+            found |= {fragment_difference(*each) for each in moved if each[1] != each[2]}
         return next(admission.identities(self._fragments)), tuple(sorted(found))
 
     def _reference(self) -> Reference:

@@ -98,7 +98,7 @@ def _check_pragma(line: int, rest: str) -> None:
 
 
 _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
-_CONTROL = re.compile(r"[^\t\n\v\f\r\x20-\x7e\x80-\U0010ffff]|\r(?!\n)|\ufeff")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufeff]|\r(?!\n)")
 _SPLICE_WITH_BLANKS = re.compile(r"\\[ \t\v\f]+\n|\\[ \t\v\f]*\Z")
 
 
@@ -141,7 +141,8 @@ def spliced(text: str) -> tuple[str, list[int]]:
 
 #: Words, signs and slashes that are never refused, whatever is beside them. A word before a quote may be.
 _PLAIN = r"""[A-Za-z$][A-Za-z0-9_$]*(?![A-Za-z0-9_$"]) | [][(){};,=+*&|<>!~^%?:\#-] | \.(?![0-9]) | /(?![/*])"""
-_ONE = r"""
+#: One token at a time, which is what the rules are about.
+ONE = r"""
         (?P<comment>//[^\n]*|/\*.*?\*/)
       | (?P<unended>/\*)
       | (?P<string>"(?:\\[^\n]|[^"\\\n])*"?)
@@ -152,10 +153,8 @@ _ONE = r"""
       | (?P<blank>[ \t\v\f]+)
       | (?P<sign>[][(){};,=+*&|<>!~^%?:\#-]+)
       | (?P<other>.)"""
-#: One token at a time, which is what the rules are about.
-TOKEN = re.compile(_ONE, re.VERBOSE | re.DOTALL)
-#: The same, but that what is plain is taken in one piece with the blanks after it: most of a source is.
-_TOKENS = re.compile(rf"(?P<run>(?:{_PLAIN})(?:{_PLAIN}|[ \t\v\f])*) | {_ONE}", re.VERBOSE | re.DOTALL)
+#: Tokens, but that what is plain is taken in one piece with the blanks after it: most of a source is.
+_TOKENS = re.compile(rf"(?P<run>(?:{_PLAIN})(?:{_PLAIN}|[ \t\v\f])*) | {ONE}", re.VERBOSE | re.DOTALL)
 
 
 def logical_lines(text: str, splices: list[int], tokens: re.Pattern[str] = _TOKENS) -> Iterator[tuple[int, str]]:

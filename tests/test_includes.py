@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qualify.includes import TOKEN, Include, IncludeError, logical_lines, scan, spliced
+from qualify.includes import ONE, Include, IncludeError, logical_lines, scan, spliced
 from tests.conftest import examples
 
 
@@ -141,4 +141,4 @@ def test_what_is_taken_in_one_piece_reads_as_its_tokens_do(text: str) -> None:
         except IncludeError as error:
             return error.line, error.got
 
-    assert read() == read(TOKEN)
+    assert read() == read(re.compile(ONE, re.VERBOSE | re.DOTALL))
