@@ -12,6 +12,7 @@ from benchmarks.judgement.workloads import FAMILIES, PPM, Family
 
 IDENTICAL_PAIRS = 200
 POWER = 0.95
+PLANTED_PAIRS = 20  # Of fewer, one that is missed or found says nothing of one in twenty.
 TRIAL_S = 5.0
 _FAMILIES = {family.name: family for families in FAMILIES.values() for family in families}
 _HEAD = (
@@ -136,9 +137,10 @@ def _false_admissions(lines: Sequence[Line]) -> Target:
 
 
 def _power(family: Family, verdicts: Sequence[Line]) -> Target:
-    found = sum(line["outcome"] == "pass" for line in verdicts)
+    count, found = len(verdicts), sum(line["outcome"] == "pass" for line in verdicts)
     what = f"{family.name}: {family.least_ppm / PPM:.1%} found in {POWER:.0%}"
-    return Target(what, f"{found} of {len(verdicts)}", found >= POWER * len(verdicts) if verdicts else None)
+    lost = count - found > (1 - POWER) * max(count, PLANTED_PAIRS) + 1e-9
+    return Target(what, f"{found} of {count}", False if lost else True if count >= PLANTED_PAIRS else None)
 
 
 # Text ----------------------------------------------------------------------------------------------------------------
