@@ -33,6 +33,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: Rows of an element table: enough to see a pattern.
 TABLE_ROWS = 8
 _PIECE_ELEMENTS = 1 << 18  # Of two outputs, compared at a time.
+_LEAST_SHARE = math.ulp(0.0)
 _NEAR_TIES = 64  # Rounding in float64 orders all but these; the greatest of them is found exactly.
 
 
@@ -102,12 +103,11 @@ def compare(data: bytes, exact: Oracle) -> Compared:
 def beside(data: bytes, other: bytes, output: Argument) -> tuple[int, Element | None]:
     """How many elements are of another class than in another result, and the farthest of the rest; None if none is.
 
-    Only elements with other bits are looked at: equal ones are of one class and of no distance.
+    Only elements with other bits are looked at, and one with equal bits: those are of one class and of no distance.
     """
     exact = oracle(other, output.dtype, output.dtype, output.shape)
-    apart = np.flatnonzero(_bits(data, output.dtype) != _bits(other, output.dtype))
-    if not apart.size:
-        apart = np.flatnonzero(np.isfinite(exact.values))[:1]
+    equal = _bits(data, output.dtype) == _bits(other, output.dtype)
+    apart = np.sort(np.concatenate([np.flatnonzero(~equal), np.flatnonzero(equal & np.isfinite(exact.values))[:1]]))
     largest = exact.largest[apart] if exact.largest.size else exact.largest
     part = replace(exact, values=exact.values[apart], largest=largest)
     look = _look(_array(data, output.dtype)[apart].tobytes(), part)
@@ -227,8 +227,10 @@ def _look(data: bytes, exact: Oracle) -> _Distance:
         exponent = np.maximum(np.frexp(np.where(measured, exact.values, 0.0))[1] - 1, 1 - kind.bias)
         exponent = np.where(exact.values == 0, 1 - kind.bias, exponent) - kind.mantissa_bits
         error = np.ldexp(distance, -exponent)
-        # Faithful rounding is under every cap; where a row is tiny its share would hide an element that is not.
-        return _Distance(bits, wrong, measured, error, np.where(error > 1, distance / exact.largest, 0.0))
+        # Faithful rounding is under every cap; where a row is tiny its share would hide an element that is not, and
+        # so would a share that float64 takes for none.
+        share = np.where(error > 1, np.maximum(distance / exact.largest, _LEAST_SHARE), 0.0)
+        return _Distance(bits, wrong, measured, error, share)
 
 
 def _classes(bits: Array, exact: Oracle, kind: Dtype) -> tuple[Array, Array]:

@@ -131,6 +131,26 @@ def test_two_results_are_as_far_apart_as_one_is_from_the_other_as_exact(
         assert remoteness(farthest) == remoteness(whole.farthest) or not remoteness(farthest)[0]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bits", "other", "wrong", "index"),
+    [
+        ("float16", [0, 0xFFFF], [0, 0], 1, 0),  # Beside what is no number is an element of no distance.
+        ("float64", [0x4010 << 48, 2], [0x4010 << 48, 0], 0, 1),  # Its share of 4 is less than float64 has.
+    ],
+)
+def test_the_farthest_of_two_results_is_the_farthest_however_near(
+    dtype: str, bits: list[int], other: list[int], wrong: int, index: int
+) -> None:
+    output = Argument(name="y", kind="output", dtype=dtype, shape=(2,))
+    count, farthest = beside(bits_of(bits, dtype), bits_of(other, dtype), output)
+    whole = compare(bits_of(bits, dtype), oracle(bits_of(other, dtype), dtype, dtype, (2,)))
+    assert (count, whole.other_class) == (wrong, wrong)
+    assert farthest
+    assert whole.farthest
+    assert (farthest.index, whole.farthest.index) == (index, index)
+    assert farthest == whole.farthest
+
+
 @pytest.mark.parametrize("dtype", ["int32", "bool", "float32"])
 def test_equal_results_are_of_one_class_and_no_distance(dtype: str) -> None:
     output = Argument(name="y", kind="output", dtype=dtype, shape=(2, 2))
