@@ -13,7 +13,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
 from itertools import islice
@@ -45,6 +45,11 @@ def examples(count: int, *, all_of_them: bool = ALL_EXAMPLES) -> int:
 def part(cases: Iterable[T], *, all_of_them: bool = ALL_EXAMPLES) -> Iterator[T]:
     """Those of a long row of cases that are tried here: all of them, or every fifth from another one each time."""
     return iter(cases) if all_of_them else islice(cases, random.randrange(PART), None, PART)
+
+
+def some(cases: Sequence[T], *, all_of_them: bool = ALL_EXAMPLES) -> Sequence[T]:
+    """Those of a few costly cases that are tried here: all of them, or another one each time."""
+    return cases if all_of_them else [random.choice(cases)]
 
 
 settings.register_profile("suite", max_examples=examples(settings().max_examples))

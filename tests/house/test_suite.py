@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.conftest import PART, ROOM_BYTES, board_of, examples, in_memory, nvidia_devices, part, serves
+from tests.conftest import PART, ROOM_BYTES, board_of, examples, in_memory, nvidia_devices, part, serves, some
 from tests.house.tree import ROOT
 
 SUITE = """
@@ -79,3 +79,5 @@ def test_of_a_long_row_of_cases_all_are_tried_on_ci_and_every_fifth_elsewhere() 
     tried = [[*part(range(23), all_of_them=False)] for _ in range(200)]
     assert all(numbers == [*range(numbers[0], 23, PART)] for numbers in tried)
     assert {number for numbers in tried for number in numbers} == {*range(23)}
+    assert some("abc", all_of_them=True) == "abc"
+    assert {tuple(some("abc", all_of_them=False)) for _ in range(200)} == {("a",), ("b",), ("c",)}
