@@ -12,7 +12,7 @@ _LOADER = "pydantic.plugin._loader"
 def unplug() -> None:
     """Look for no plugin, before a first model is built.
 
-    What looks for them loads the metadata of packages, a twentieth of a check, before it asks whether it should.
+    What looks for them loads the metadata of packages before it asks whether it should.
     """
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # Where it is loaded already, and in children.
     if _LOADER not in sys.modules:

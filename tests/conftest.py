@@ -120,7 +120,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage beside what was collected, which stays to the end, and seldom: it took a tenth of the time."""
+    """Look for garbage beside what was collected, which stays to the end, and seldom."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
