@@ -49,6 +49,7 @@ class Compilers:
         self._cores = len(os.sched_getaffinity(0))
         self._places = threading.BoundedSemaphore(self._cores)
         self._ahead = ThreadPoolExecutor(self._cores, "build ahead")
+        self._starts: list[Future[None]] = []
         self._builds: list[Future[None]] = []  # Ahead of whoever asks.
         self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         self._lock = threading.Lock()
@@ -134,7 +135,7 @@ class Compilers:
             self._begun += missing
         for _ in range(missing):
             with suppress(RuntimeError):  # The rig is closed, which whoever asks is told; so below.
-                self._ahead.submit(self._start_ahead)
+                self._starts.append(self._ahead.submit(self._start_ahead))
 
     def ahead(self, composed: Composed) -> None:
         """Begin to build a module that will be asked for; whoever asks is told what became of it."""
@@ -145,13 +146,18 @@ class Compilers:
         """Build nothing more ahead, and wait for what was begun: a board is measured beside no compiler."""
         with self._lock:
             builds, self._builds = self._builds, []
-        wait([build for build in builds if not build.cancel()])
+        wait([*self._starts, *(build for build in builds if not build.cancel())])
 
     def _start_ahead(self) -> None:
-        with self._places, suppress(RigError):
-            self._idle.put(self._new())
-            return
-        self._gone()
+        """A worker that has answered once, so that nothing of its start is left to do."""
+        with self._places:
+            try:
+                child = self._new()
+            except RigError:
+                self._gone()
+                return
+            with suppress(ChildLost):
+                self._answer(child, Describe(), (), 0)
 
     def _build_ahead(self, composed: Composed) -> None:
         with suppress(ChildLost, RigError):
@@ -213,15 +219,19 @@ class Compilers:
     def _ask(self, message: Request, buffers: Sequence[bytes], limit_bytes: int) -> tuple[Reply, tuple[bytes, ...]]:
         """Ask an idle worker, or a new one; whatever goes wrong, that worker is not used again."""
         with self._places:
-            child = self._take()
-            try:
-                answer = child.ask(message, buffers, timeout_s=COMPILE_TIMEOUT_S, limit_bytes=limit_bytes)
-            except BaseException:
-                self._nursery.end(child)
-                self._gone()
-                raise
-            self._idle.put(child)
-            return answer
+            return self._answer(self._take(), message, buffers, limit_bytes)
+
+    def _answer(
+        self, child: Child, message: Request, buffers: Sequence[bytes], limit_bytes: int
+    ) -> tuple[Reply, tuple[bytes, ...]]:
+        try:
+            answer = child.ask(message, buffers, timeout_s=COMPILE_TIMEOUT_S, limit_bytes=limit_bytes)
+        except BaseException:
+            self._nursery.end(child)
+            self._gone()
+            raise
+        self._idle.put(child)
+        return answer
 
     def _take(self) -> Child:
         try:

@@ -84,6 +84,11 @@ def test_nothing_is_built_ahead_any_more_once_it_is_settled() -> None:
 
     with Rig.open("pocl-3.0") as rig:
         trial = Trial(rig)
+        trial.subject(kernel("y[n] = 0.5f;"))
+        rig.settle()  # At once, while a second worker starts.
+        started = spent()
+        time.sleep(0.5)
+        assert spent() <= started + 1
         subjects = [trial.subject(kernel(f"y[n] = {number}.0f;")) for number in range(200)]
         for subject in subjects:
             rig.ahead(subject)
