@@ -14,10 +14,9 @@ from pydantic import Field
 from qualify import program
 from qualify.arena import layout
 from qualify.contract import Argument, Memset, Variant
-from qualify.elements import DTYPES
 from qualify.gate import holds
 from qualify.model import Document, Hex16, Name
-from qualify.steps import Census, Damage
+from qualify.steps import Arena, Census, Damage
 from qualify.subject import Subject
 from qualify.verdict import Check
 
@@ -135,20 +134,24 @@ def crowds(subject: Subject) -> tuple[Crowd, ...]:
 
 def sets(subject: Subject) -> int:
     """Sets of the arena: two where they leave an eighth of the device's memory, else one."""
-    memory = subject.limits.memory_bytes
-    most = _SURE_BYTES if memory is None else memory - memory // _MEMORY_LEFT
     largest = max(layout(subject.arguments, 2, variant=variant).size_bytes for variant in subject.variants)
-    return 2 if largest <= most else 1
+    return 2 if largest <= _most_bytes(subject) else 1
 
 
-def rows_fit(subject: Subject) -> bool:
-    """Whether the device has memory beside both sets to lay the elements of any two buffers in rows."""
+def compares(subject: Subject, made: Arena) -> bool:
+    """Whether the device can lay two runs of an output beside each other.
+
+    Each has a set of its own, and where elements lie apart there is memory for two buffers of them in rows.
+    """
+    apart = any(place.axes for place in made.placements)
+    rows_bytes = 2 * max(place.size_bytes for place in made.placements) if apart else 0
+    return sets(subject) > 1 and made.size_bytes + rows_bytes <= _most_bytes(subject)
+
+
+def _most_bytes(subject: Subject) -> int:
+    """So much of the device's memory may be taken."""
     memory = subject.limits.memory_bytes
-    if memory is None or sets(subject) < 2:
-        return False
-    largest = max(layout(subject.arguments, 2, variant=variant).size_bytes for variant in subject.variants)
-    widest = max(argument.elements * DTYPES[argument.dtype].size_bytes for argument in subject.arguments)
-    return largest + 2 * widest <= memory - memory // _MEMORY_LEFT
+    return _SURE_BYTES if memory is None else memory - memory // _MEMORY_LEFT
 
 
 def twin_counts(subject: Subject) -> bool:

@@ -17,9 +17,9 @@ from qualify.checked import (
     CrowdedRun,
     ReplayedRuns,
     Untouched,
+    compares,
     crowds,
     poisoned_outputs,
-    rows_fit,
     sets,
     suspected,
     twin_counts,
@@ -86,8 +86,7 @@ class Runner:
         self._filled: dict[int, tuple[Variant, int]] = {}
         self._launched = program.run(subject, arm, variant=placed)
         arena = program.arena(subject, sets(subject), split(seed, "zones"), placed, complement=complement)
-        apart = any(place.axes for place in arena.placements)
-        self._compares = rows_fit(subject) if apart else sets(subject) > 1
+        self._compares = compares(subject, arena)
         self._perform([arena])
 
     def look(self, variant: Variant) -> Seen:

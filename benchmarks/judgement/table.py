@@ -139,7 +139,7 @@ def _false_admissions(lines: Sequence[Line]) -> Target:
 def _power(family: Family, verdicts: Sequence[Line]) -> Target:
     count, found = len(verdicts), sum(line["outcome"] == "pass" for line in verdicts)
     what = f"{family.name}: {family.least_ppm / PPM:.1%} found in {POWER:.0%}"
-    lost = count - found > (1 - POWER) * max(count, PLANTED_PAIRS) + 1e-9
+    lost = count - found > max(count, PLANTED_PAIRS) // PLANTED_PAIRS
     return Target(what, f"{found} of {count}", False if lost else True if count >= PLANTED_PAIRS else None)
 
 
