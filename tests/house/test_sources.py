@@ -20,6 +20,8 @@ ALL = (*CODE, "tests", "demo", "benchmarks")
 #: Joined here so that this file does not contain what it refuses.
 MACHINE = tuple("".join(parts) for parts in (("/wo", "rk/"), ("/ro", "ot/"), ("/ho", "me/"), ("/opt/py", "pi")))
 HOSTS = tuple("".join(parts) for parts in (("py", "pi.org"), ("python", "hosted"), ("npm", "js."), ("deb.", "debian")))
+#: Bytes of OpenCL's scalar types.
+WIDTHS = {"char": 1, "short": 2, "int": 4, "float": 4, "long": 8, "double": 8}
 
 
 Named = Iterator[tuple[ast.expr | ast.stmt, str]]
@@ -135,3 +137,12 @@ def test_no_document_has_a_float() -> None:
         if holds_float(field.annotation)
     ]
     assert not floats
+
+
+def test_no_vector_of_the_opencl_harness_is_wider_than_32_bytes() -> None:
+    """LLVM 14 crashes over wider ones on CPUs that it takes for older ones than they are; every session has these."""
+    text = (ROOT / "qualify/workers/devices/harness.cl").read_text()
+    named = re.findall(rf"\bu?({'|'.join(WIDTHS)})(2|3|4|8|16)\b", text)
+    moved = [(of, lanes) for lanes, of in re.findall(r"v(?:load|store)(\d+)\([^;]*?u?(\w+) \*\)", text)]
+    assert named
+    assert not [(of, lanes) for of, lanes in (*named, *moved) if WIDTHS[of.removeprefix("u")] * int(lanes) > 32]
