@@ -127,14 +127,18 @@ def digest(toolkit: ToolkitFiles, cache: Path | None = None) -> str:
 
 
 def _contents(toolkit: ToolkitFiles) -> Iterator[tuple[str, str]]:
-    """Every file that decides what a build is, by its name in the toolkit."""
+    """Every file that decides what a build is, by its name in the toolkit.
+
+    An installer may compile the Python that wheels up to 12 have among their headers; bytecode holds times.
+    """
     for path in (toolkit.library, toolkit.builtins):
         yield path.name, str(path)
     for folder in toolkit.includes:
         if not {*folder.parents} & {*toolkit.includes}:
             for root, _, names in os.walk(folder):
                 inner = root[len(str(folder)) :].lstrip("/")
-                yield from ((os.path.join(inner, name), os.path.join(root, name)) for name in names)
+                read = [name for name in names if not name.endswith(".pyc")]
+                yield from ((os.path.join(inner, name), os.path.join(root, name)) for name in read)
 
 
 def _digest_of(paths: list[tuple[str, str]]) -> str:

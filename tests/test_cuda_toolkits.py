@@ -94,6 +94,15 @@ def test_a_digest_is_of_every_byte_and_is_kept_until_a_file_changes(tmp_path: Pa
     assert digest(files(moved), Path("/dev/null/none")) == first
 
 
+def test_a_digest_is_the_same_whether_an_installer_compiled_what_python_there_is(tmp_path: Path) -> None:
+    wheels, cache = lay(tmp_path, *OLD, *OLD_HEADERS, "cuda_nvrtc/include/__init__.py"), tmp_path / "cache"
+    first = digest(files(wheels), cache)
+    lay(wheels, "cuda_nvrtc/include/__pycache__/__init__.cpython-311.pyc")
+    assert digest(files(wheels), cache) == first
+    lay(wheels, "cuda_nvrtc/include/__pycache__/more.h")
+    assert digest(files(wheels), cache) != first
+
+
 def test_the_environment_has_the_newest_and_says_what_it_lacks() -> None:
     newest = max(release for release, _ in here())
     assert files(*find(newest)).release == newest
