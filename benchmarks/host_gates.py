@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -88,11 +89,11 @@ def main() -> int:
     columns = ("bare, s", "screen, s", "ratio", "of CPU", "MiB", "KiB a candidate")
     print(" ".join((f"{'domain':<18}", *(f"{column:>10}" for column in columns))))
     found: list[Sides] = []
-    for toolkit, arch in ((toolkit, arch) for toolkit in given.toolkits for arch in given.archs):
-        with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:  # Until the end: a file system may search long among what was just removed.
+        for toolkit, arch in product(given.toolkits, given.archs):
             how = {"keep": given.keep, "bare_first": len(found) % 2 == 0}
-            found.append(measured(Path(folder), toolkit, arch, texts, given.until, **how))
-        print(found[-1].line(f"{toolkit}/{arch}"), flush=True)
+            found.append(measured(Path(folder, toolkit, arch), toolkit, arch, texts, given.until, **how))
+            print(found[-1].line(f"{toolkit}/{arch}"), flush=True)
     median = statistics.median(sides.ratio for sides in found)
     met = median <= MOST_TIMES and max(sides.kib_a_candidate for sides in found) <= MOST_KIB_A_CANDIDATE
     print(f"median of {len(found)} ratios: {median:.2f} x")
