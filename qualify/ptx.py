@@ -20,7 +20,8 @@ MAX_PTX_CHARS = 64 << 20  # The largest modules of kernel libraries are a few Mi
 _SPECIAL = re.compile(
     r"%(?:clock(?:64|_hi)?|globaltimer(?:_lo|_hi)?|gridid|pm\d{1,2}(?:_64)?|envreg\d{1,2}|current_graph_exec)(?![\w$])"
 )
-_HINT = re.compile(r"\bsetmaxnreg\.")
+# What must not be before a word is asked behind it: a search for something that begins with letters is a quick one.
+_HINT = re.compile(r"setmaxnreg\.(?<!\wsetmaxnreg\.)")
 _HIDDEN = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _VERSION = re.compile(r"\.version\s+(\d{1,3}\.\d{1,3})")
 _TARGET = re.compile(r"\.target\s+(\w{1,40})")
@@ -28,7 +29,7 @@ _MARK, _BRACE = re.compile(r"[{};]"), re.compile(r"[{}]")
 _FUNCTION = re.compile(r"\.(entry|func)\b")
 _FUNCTION_NAME = re.compile(r"\s*(?:\.\w+\s*)*(?:\([^)]*\)\s*)?([\w$.%]+)")
 _VARIABLE = re.compile(r"(?<![\w.$])\.(global|const)\b")
-_INNER = re.compile(r"(?<![\w.$])\.(?:global|const)\b[^;{}]*")
+_INNER = re.compile(r"\.(?:global(?<![\w.$]\.global)|const(?<![\w.$]\.const))\b[^;{}]*")
 _LINKAGE = re.compile(r"\.(extern|common|weak|visible)\b")
 _TYPE = re.compile(r"\.(?:[busf](8|16|32|64|128)|b1|pred|f16x2|bf16|\w+ref)\b")
 _VECTOR = re.compile(r"\.v([248])\b")

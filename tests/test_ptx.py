@@ -74,6 +74,13 @@ def test_register_hints_belong_to_the_entry_that_has_them() -> None:
     assert (plain.register_hints, hints.register_hints) == (False, True)
 
 
+def test_what_only_ends_like_a_hint_or_a_variable_is_neither() -> None:
+    body = "call xsetmaxnreg.dec; ld.global.u32 %r1, [a$.global]; ld.const.u32 %r2, [b_.const];"
+    found = scan(entry(body))
+    assert not found.entries[0].register_hints
+    assert (found.state, found.constants) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("declaration", "size"),
     [
