@@ -1,7 +1,7 @@
 """Compile workers of one toolkit, one a core, and what they made of each module of a run.
 
-What was made is kept by its code for the whole run, losses too: a module that is lost once is not tried again. Objects
-wait on disk: a thousand candidates have gigabytes of them, and one or two are needed at a time.
+What was made is kept by its code for the whole run, losses too: a module that is lost once is not tried again. Most
+objects wait on disk: a thousand candidates have gigabytes of them, and one or two are needed at a time.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from qualify.toolkits import Toolkit
 
 COMPILE_TIMEOUT_S = 60.0
 MAX_OBJECT_BYTES = 256 << 20
+#: Objects of a rig that wait in memory, together: those of some hundred small candidates.
+HELD_BYTES = 16 << 20
 #: The harnesses that this process has, by all that a compile worker is told and says: a second rig of a
 #: toolkit need not wait for its own.
 _HARNESSES: dict[tuple[object, ...], tuple[bytes, ...]] = {}
@@ -58,6 +60,8 @@ class Compilers:
         self._harness: tuple[bytes, ...] | None = None
         self._made: dict[str, Future[Built]] = {}
         self._keys: dict[str, str] = {}  # Of that, by a module's identity.
+        self._held: dict[str, bytes] = {}
+        self._room_bytes = HELD_BYTES
         self._objects = scratch.folder()
 
     def describe(self) -> Described:
@@ -185,6 +189,12 @@ class Compilers:
         return answer.built
 
     def _keep(self, key: str, data: bytes) -> None:
+        """In memory while there is room, else on disk."""
+        with self._lock:
+            if len(data) <= self._room_bytes:
+                self._room_bytes -= len(data)
+                self._held[key] = data
+                return
         try:
             (self._objects / key).write_bytes(data)
         except OSError as error:
@@ -193,8 +203,8 @@ class Compilers:
 
     def _kept(self, key: str, built: Built) -> bytes | None:
         """The object of a module. Raises RigError if it is not there any more as it was made."""
-        if built.object_blake3 is None:
-            return None
+        if built.object_blake3 is None or key in self._held:
+            return self._held.get(key)
         try:
             data = (self._objects / key).read_bytes()
         except OSError as error:

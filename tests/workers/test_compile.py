@@ -10,6 +10,7 @@ import pytest
 
 from qualify.bench import Rig
 from qualify.compiling import code_of
+from qualify.errors import RigError
 from qualify.gate import WorkerLost
 from qualify.objectcode import Built
 from tests.house.tree import ROOT
@@ -22,6 +23,22 @@ def build(rig: Rig, *texts: bytes, **how: object) -> Built:
     subject = trial.subject(HONEST["simulated" if rig.domain_arch == "virtual" else "opencl"])
     arm = trial.arm("candidate", composed(rig, *texts, **how))  # type: ignore[arg-type]
     return rig.bench(subject, {}).build(arm)
+
+
+def test_objects_wait_in_memory_while_there_is_room_and_on_disk_beyond_it() -> None:
+    with Rig.open("simulated-1.0") as rig:
+        subject, compilers = Trial(rig).subject(HONEST["simulated"] + b" "), rig._compilers
+        incumbent, candidate = str(subject.incumbent.identity), str(subject.candidate.identity)
+        assert rig.made(incumbent)[1]
+        assert not list(compilers._objects.iterdir())
+        compilers._room_bytes = 0
+        _, data = rig.made(candidate)
+        (place,) = compilers._objects.iterdir()
+        assert place.read_bytes() == data == rig.made(candidate)[1]
+        place.write_bytes(b"another")
+        with pytest.raises(RigError, match="changed on disk"):
+            rig.made(candidate)
+        assert rig.made(incumbent)[1]
 
 
 def test_a_kernel_is_described_by_its_own_parameters(trial: Trial) -> None:
