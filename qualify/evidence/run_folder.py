@@ -81,9 +81,16 @@ class RunFolder:
             yield [self._name(f"{folder}/{name}".strip("/")) for name in some], partial(self._sync, folder, some)
 
     def _sync(self, folder: str, names: Sequence[str]) -> Iterator[OSError | None]:
-        with below(self.at, folder) as at:
+        try:
+            at = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.at)
+        except OSError as error:
+            yield from [error] * len(names)
+            return
+        try:
             for name in names:
                 yield synced(partial(_sync_file, at, name) if name else partial(os.fsync, at))
+        finally:
+            os.close(at)
 
     def _make_folders(self, path: str) -> None:
         if not path or path in self._folders:

@@ -13,6 +13,7 @@ import pytest
 from qualify.errors import RigError
 from qualify.evidence.audit import RunAudit, StoreAudit, verify_store
 from qualify.evidence.durable import Writer, silent, synced
+from qualify.evidence.run_folder import RunFolder
 from qualify.evidence.store import Store
 from tests.conftest import part
 from tests.evidence.lives import lives
@@ -111,3 +112,14 @@ def test_a_sync_that_fails_among_many_names_its_file_and_the_others_are_done() -
         pass
     assert "check the disk" in caught.value.fix
     assert sorted(done) == [*range(100)]
+
+
+def test_a_folder_that_was_changed_for_a_link_is_not_synced_through_it(tmp_path: Path) -> None:
+    at = os.open(tmp_path, os.O_RDONLY)
+    folder = RunFolder(at, RUN, Writer("/store", silent))
+    folder.write("a/b/0", b"")
+    (tmp_path / "a/b").rename(tmp_path / "c")
+    (tmp_path / "a/b").symlink_to(tmp_path / "c")
+    with pytest.raises(RigError, match=r"sync of .*/a/b"), folder.syncing():
+        pass
+    os.close(at)
