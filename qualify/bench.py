@@ -12,8 +12,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -35,6 +34,7 @@ from qualify.steps import ArmName, Load, Source, Step
 from qualify.strides import under
 from qualify.subject import Subject
 from qualify.telemetry import Telemetry, Watch, Watched
+from qualify.toolkits import Toolkit
 
 LOAD_TIMEOUT_S = 60.0
 REFERENCE_TIMEOUT_S = 120.0
@@ -80,11 +80,16 @@ class Rig:
 
         Raises RigError if toolkit, linker, device or, where the device compiles, architecture is not here.
         """
-        found = toolkits.find(toolkit)
+        return cls.of(toolkits.find(toolkit), arch)
+
+    @classmethod
+    def of(cls, found: Toolkit, arch: str, modules: int = 1) -> Self:
+        """The rig of a toolkit that was found, for so many modules at least. Raises RigError as `open`."""
         nursery = Nursery()
         try:
             place = boards.find(found, arch, nursery)
             compilers = Compilers(nursery, place.toolkit)
+            compilers.expect(modules)
             described = compilers.describe()
             toolkits.check_version(found, described.version)
             return cls(place, described, nursery, compilers)
@@ -234,29 +239,6 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class Opening:
-    """A rig that is opened in a thread of its own, while its command does something else."""
-
-    def __init__(self, toolkit: str, arch: str) -> None:
-        self._opened: Future[Rig] = Future()
-        threading.Thread(target=self._open, args=(toolkit, arch), name="rig", daemon=True).start()
-
-    def _open(self, toolkit: str, arch: str) -> None:
-        try:
-            self._opened.set_result(Rig.open(toolkit, arch))
-        except BaseException as error:  # noqa: BLE001 -- whoever asks for the rig gets it.
-            self._opened.set_exception(error)
-
-    def rig(self) -> Rig:
-        """The rig, once it is open. Raises what `Rig.open` raises."""
-        return self._opened.result()
-
-    def close(self) -> None:
-        """Close the rig, if there is one."""
-        with suppress(RigError):
-            self.rig().close()
 
 
 def _evaluate(subject: Subject, variant: Variant, seed: str, source: ReferenceSource) -> Evaluate:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from qualify.pipeline import Gates
     from qualify.plan import Plan
 
+#: Commands that open a rig.
+ON_RIGS = frozenset({"screen", "promote", "prove", "calibrate", "compare"})
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
@@ -78,7 +80,6 @@ def screen(
     fail_on_reject: Annotated[bool, typer.Option("--fail-on-reject", help="Exit 10 if a candidate fails.")] = False,
 ) -> None:
     """Discover: run candidates through the gates and seal the evidence, losers included."""
-    _begin_workers()
     from qualify.screen import Request, Screening
     from qualify.workspace import find_workspace
 
@@ -132,7 +133,6 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Time plain against itself on this board and print its line for pipelines.yaml: margins and ceilings."""
-    _begin_workers()
     from gates import GATES
     from qualify import show
     from qualify.calibrate import Request
@@ -157,7 +157,6 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print each reading as one line of JSON.")] = False,
 ) -> None:
     """Read: outside implementations beside the route that serves each cell; no verdict, and nothing is admitted."""
-    _begin_workers()
     from qualify import show
     from qualify.compare import Request
     from qualify.compare import compare as run
@@ -316,7 +315,6 @@ def _admit(
     command: str, runs: Runs, workspace: Workspace, cell: Cells, route: Cells, pipeline: AnyPipeline, *, as_json: bool
 ) -> NoReturn:
     """Promote or prove sealed screens, and end the command with what that left."""
-    _begin_workers()
     from gates import GATES
     from qualify import promote, show
     from qualify.workspace import find_workspace
@@ -358,6 +356,8 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _interrupt)
     garbage.seldom()
     unplug()
+    if ON_RIGS & {*sys.argv[1:2]} and "--help" not in sys.argv:
+        _begin_workers()
     try:
         code = _called()(standalone_mode=False)
     except QualifyError as error:

@@ -47,7 +47,7 @@ class Compilers:
     def __init__(self, nursery: Nursery, toolkit: Toolkit) -> None:
         limits = toolkit.compile_bytes, COMPILE_OUTPUT_BYTES
         job = Job("compile", toolkit.worker, *limits, toolkit.tools, toolkit.variables, toolkit.compiler)
-        self._nursery, self._job, self._build = nursery, job, toolkit.build
+        self._nursery, self._job, self._toolkit = nursery, job, toolkit
         self._cores = len(os.sched_getaffinity(0))
         self._places = threading.BoundedSemaphore(self._cores)
         self._ahead = ThreadPoolExecutor(self._cores, "build ahead")
@@ -66,13 +66,15 @@ class Compilers:
 
     def describe(self) -> Described:
         """What a compile worker says of itself; its build with the digest that it does not know. Raises RigError."""
+        build = self._toolkit.build  # While workers start that are expected.
+        wait(self._starts)
         try:
             answer, _ = self._ask(Describe(), (), 0)
         except ChildLost as error:
             raise RigError(f"the compile worker {error.how} before any work: {error.log}", fix=_REPORT) from error
         if not isinstance(answer, Described):
             raise RigError(f"expected a description, got {answer.say}", fix=_REPORT)
-        whole = "-".join(filter(None, (answer.toolkit_build, self._build)))
+        whole = "-".join(filter(None, (answer.toolkit_build, build)))
         return answer.model_copy(update={"toolkit_build": whole})
 
     def harness(self) -> tuple[bytes, ...]:

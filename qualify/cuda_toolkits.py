@@ -69,11 +69,12 @@ def find(release: Release) -> tuple[Path, ...]:
 
     Raises RigError with the releases that are here.
     """
-    seen = list(here())
-    for found, folders in seen:
+    seen = set()
+    for found, folders in here():
         if found == release:
             return folders
-    shown = ", ".join(f"cuda-{major}.{minor}" for major, minor in sorted({found for found, _ in seen})) or "none"
+        seen.add(found)
+    shown = ", ".join(f"cuda-{major}.{minor}" for major, minor in sorted(seen)) or "none"
     wanted = f"{release[0]}.{release[1]}"
     raise RigError(f"expected cuda-{wanted} here, found {shown}", fix=f"qualify toolkits install {wanted}")
 

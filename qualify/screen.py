@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from qualify import pipeline
-from qualify.bench import Opening, Rig
+from qualify.bench import Rig
 from qualify.domain import Domain
 from qualify.errors import Exit, NothingSelected, RigError, UsageError, worst
+from qualify.opening import Opening
 from qualify.workspace import check_operation, evidence_root, operations
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from qualify import cuda_toolkits
@@ -31,9 +32,8 @@ class Toolkit:
     finds its platforms. `compiler` and `device` are what the compile worker and the
     measuring worker alone are told. A compile worker's address space is small, so that a macro bomb dies before the
     machine swaps; a measuring worker's grows by what its arena needs, and has no limit (None) where the driver
-    reserves addresses for all memory there is. `build` is a digest of the toolkit's files where the compiler does not
-    tell them apart. `apart` says that the board is another than the machine that compiles, `boards` that one is here.
-    `folders` are the toolkit's own, where it has some.
+    reserves addresses for all memory there is. `apart` says that the board is another than the machine that
+    compiles, `boards` that one is here. `folders` are the toolkit's own, where it has some, `files` what lies there.
     """
 
     name: str
@@ -45,10 +45,18 @@ class Toolkit:
     variables: Mapping[str, str] = field(default_factory=dict)
     compiler: Mapping[str, str] = field(default_factory=dict)
     device: Mapping[str, str] = field(default_factory=dict)
-    build: str = ""
     apart: bool = False
     boards: bool = True
     folders: tuple[Path, ...] = ()
+    files: cuda_toolkits.ToolkitFiles | None = None
+
+    @cached_property
+    def build(self) -> str:
+        """A digest of the toolkit's files where the compiler does not tell them apart. Raises RigError.
+
+        To look at two thousand files takes as long as a worker to start, so it is for when that is on its way.
+        """
+        return cuda_toolkits.digest(self.files) if self.files else ""
 
     def aimed(self, arch: str) -> Toolkit:
         """This toolkit with a compiler that is told its architecture, where it takes one."""
@@ -131,10 +139,10 @@ def cuda(release: cuda_toolkits.Release, folders: tuple[Path, ...]) -> Toolkit:
         measure_bytes=None,
         compiler={cuda_toolkits.FOLDERS_VARIABLE: os.pathsep.join(map(str, folders))},
         device=driver_environment(os.environ),
-        build=cuda_toolkits.digest(cuda_toolkits.files(*folders)),
         apart=True,
         boards=bool(board_nodes()),
         folders=folders,
+        files=cuda_toolkits.files(*folders),
     )
 
 

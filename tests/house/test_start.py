@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from qualify import cli
+
 HEAVY = {"numpy", "pyopencl", "rich", "ml_dtypes", "importlib.metadata"}
 RUN = """
 import atexit, sys
@@ -33,7 +35,7 @@ def test_a_light_command_loads_no_heavy_library(words: tuple[str, ...], code: in
     assert result.returncode == code, result.stderr
     loaded = set(result.stderr.partition("loaded: ")[2].split())
     assert "qualify.cli" in loaded
-    assert not loaded & HEAVY
+    assert not loaded & {*HEAVY, "qualify.templates"}
 
 
 @pytest.mark.parametrize("words", [("check", "--help"), ("verify-evidence", "--no"), ("toolkits", "--help"), ("chek",)])
@@ -43,6 +45,14 @@ def test_a_command_that_is_built_alone_says_what_it_says_among_all(words: tuple[
         for code in (ALONE, WHOLE)
     )
     assert (alone.returncode, alone.stdout, alone.stderr) == (whole.returncode, whole.stdout, whole.stderr)
+
+
+def test_commands_that_open_a_rig_begin_its_template_before_they_are_looked_at() -> None:
+    names = {each.name or getattr(each.callback, "__name__", "") for each in cli.app.registered_commands}
+    assert names >= cli.ON_RIGS
+    for word in cli.ON_RIGS:
+        done = subprocess.run((sys.executable, "-c", RUN, word, "--no"), check=False, capture_output=True, text=True)
+        assert "qualify.templates" in done.stderr.split()
 
 
 def test_an_audit_begins_to_read_before_it_imports_what_judges() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from qualify.bench import Opening, Rig
+from qualify.bench import Rig
 from qualify.children import Job, Nursery
 from qualify.errors import RigError
 from qualify.gate import WorkerLost
+from qualify.opening import Opening
 from tests.house.tree import ROOT
 from tests.rigs import BEYOND_MEMORY, HONEST, Trial, kernel
 from tests.workers.processes import eventually, kind, templates, workers
@@ -110,6 +111,7 @@ def test_a_rig_that_is_opened_meanwhile_is_there_or_says_why_not_and_closes_unas
         absent.rig()
     absent.close()
     opening = Opening("simulated-1.0", "native")
+    assert opening.rig()._compilers._idle.qsize() == min(2, len(os.sched_getaffinity(0)))
     opening.close()
     trial = Trial(opening.rig())
     with pytest.raises(RigError, match="interrupted"):
