@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.judgement.workloads import PPM, Family, Work, lay
 from qualify import cohort, program
 from qualify.bench import Rig
+from qualify.errors import RigError
 from qualify.paired_session import ARMS, PairedSession
 from qualify.processes import long_sets
 from qualify.program import Pace
@@ -21,6 +22,8 @@ from qualify.subject import Subject
 SEED = "5eed" * 4
 #: A probe runs this long an arm, four times.
 PROBE_NS = 30_000_000
+#: Fewer steps are other machine code: the compiler leaves out a loop that it sees the end of.
+LEAST_STEPS = 8
 #: Steps of the first probe of a chain that is to take a given time, and a share of them for the second.
 FIRST_STEPS = 1_600
 TIMEOUT_S = 60
@@ -34,8 +37,8 @@ class Line:
     step_ns: float
 
     def steps_for(self, took_ns: float) -> int:
-        """So many steps take that long, at least one."""
-        return max(1, round((took_ns - self.start_ns) / self.step_ns))
+        """So many steps take that long, at least `LEAST_STEPS`."""
+        return max(LEAST_STEPS, round((took_ns - self.start_ns) / self.step_ns))
 
 
 def works(rig: Rig, workspace: Path, family: Family) -> tuple[Work, ...]:
@@ -44,8 +47,8 @@ def works(rig: Rig, workspace: Path, family: Family) -> tuple[Work, ...]:
         return tuple(planted(family, Line(0, 1), family.target_ns or 1))
     if family.target_ns is None:
         more = _one_tenth(family)
-        line = probe(rig, workspace, family, 0, more)
-        return tuple(planted(family, line, 0))
+        line = probe(rig, workspace, family, LEAST_STEPS, LEAST_STEPS + more)
+        return tuple(planted(family, line, LEAST_STEPS))
     line = probe(rig, workspace, family, FIRST_STEPS, 2 * FIRST_STEPS)
     lean = line.steps_for(family.target_ns)
     line = probe(rig, workspace, family, lean, lean + max(lean // 10, 1))
@@ -82,7 +85,18 @@ def probe(rig: Rig, workspace: Path, family: Family, few: int, many: int) -> Lin
             took[arm] += run.reading.timed.total_ns
             passes[arm] += run.passes
     fast, slow = (took[arm] / passes[arm] for arm in ARMS)
-    return Line(fast - few * (slow - fast) / (many - few), (slow - fast) / (many - few))
+    return through(few, fast, many, slow)
+
+
+def through(few: int, fast_ns: float, many: int, slow_ns: float) -> Line:
+    """The line through both probes. Raises RigError where more steps took no longer: nothing can be planted then."""
+    if slow_ns <= fast_ns:
+        raise RigError(
+            f"expected {many} steps to take longer than {few}, got {slow_ns:.0f} and {fast_ns:.0f} ns",
+            fix="leave the board to this run alone",
+        )
+    step_ns = (slow_ns - fast_ns) / (many - few)
+    return Line(fast_ns - few * step_ns, step_ns)
 
 
 def _pace(subject: Subject) -> Pace:

@@ -87,7 +87,7 @@ FAMILIES: Mapping[Runtime, tuple[Family, ...]] = {
         Family("cold-8MB", "cold", 1 << 20, None, 30_000),
     ),
     "opencl": (
-        Family("compute-400us", "chain", 1 << 17, 400_000, 5_000),
+        Family("compute-400us", "chain", 1 << 12, 400_000, 5_000),
         Family("stream-1MB", "stream", 1 << 17, None, 5_000),
     ),
     "simulated": (
