@@ -165,8 +165,9 @@ def _brief(checks: tuple[Check, ...]) -> str:
 
 
 def _short(text: str) -> str:
-    """The last line of a text, cut to what fits on a terminal line."""
-    line = text.strip().splitlines()[-1] if text.strip() else "empty"
+    """The last line of a text, fixes aside, cut to what fits on a terminal line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("fix: ")]
+    line = lines[-1] if lines else "empty"
     return line if len(line) <= MAX_SHOWN_CHARS else line[: MAX_SHOWN_CHARS - 3] + "..."
 
 

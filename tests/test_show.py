@@ -44,6 +44,13 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
+def test_of_what_a_rig_said_the_fault_is_shown_and_not_its_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    got = "error: the worker died: a warning\nno memory\n\n  fix: report it"
+    lines = Lines(quiet=False)
+    lines.decided(PLANNED, "compile", Verdict(checks=(Check(name="measured", got=got, want="facts", holds=None),)))
+    assert capsys.readouterr().err == "  c/wide: measured is no memory, wanted facts\n"
+
+
 def test_a_cell_that_goes_without_a_gate_says_so_once_and_of_timing_nothing() -> None:
     whole = small.plan()
     nodes = tuple(

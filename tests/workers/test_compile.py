@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,33 @@ def test_a_module_beyond_memory_loses_its_worker_only(text: bytes, pocl: Rig) ->
         assert (loss.how, loss.step, loss.arm) == ("died", "compile", "candidate")
         assert loss.signal
     assert bench.build(subject.incumbent).state == "built"
+
+
+#: PoCL in a process of its own, which fails somewhere behind the build of a module.
+GIVES_UP = """
+import sys
+import pyopencl as cl
+from qualify.workers.compilers.opencl import OpenCLCompiler
+
+class GivesUp(OpenCLCompiler):
+    def _objection(self, module):
+        return None
+
+    def _compiled(self, module):
+        raise {"memory": MemoryError("std::bad_alloc"), "call": cl.Error("clGetProgramInfo failed")}[sys.argv[1]]
+
+GivesUp().build(None, {})
+"""
+
+
+@pytest.mark.parametrize(("kind", "says"), [("memory", "std::bad_alloc"), ("call", "clGetProgramInfo failed")])
+def test_a_module_that_pocl_gives_up_takes_its_worker_along(kind: str, says: str, tmp_path: Path) -> None:
+    """PoCL's compiler has crashed by then, on a kernel of wide vectors for one, and no call of it may be believed."""
+    command = [sys.executable, "-c", GIVES_UP, kind]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGABRT
+    assert f"PoCL gives the module up: {'MemoryError' if kind == 'memory' else 'Error'}" in done.stderr
+    assert says in done.stderr
 
 
 def test_a_module_is_built_once_however_it_was_asked_for(pocl: Rig) -> None:

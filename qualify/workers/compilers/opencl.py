@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -71,19 +72,28 @@ class OpenCLCompiler(Compiler):
         return make_binary(self._device)
 
     def build(self, module: Module, fragments: Mapping[str, bytes]) -> tuple[Built, bytes | None]:
-        """Compile for this device. Raises ValueError for a module that composition should have refused."""
-        limits = self._pocl.board.limits
+        """Compile for this device. Raises ValueError for a module that composition should have refused.
+
+        A module that PoCL does not get to the end of loses this worker, as one does that PoCL itself aborts at: what
+        PoCL holds of it is in no state to go on with.
+        """
         objection = self._objection(module)
         if objection is not None:
-            return refused(objection.encode(), EXTENSION, limits), None
+            return refused(objection.encode(), EXTENSION, self._pocl.board.limits), None
         lay_out(fragments)
+        try:
+            return self._compiled(module)
+        except (cl.Error, MemoryError) as error:
+            print(f"PoCL gives the module up: {error!r}", file=sys.stderr, flush=True)
+            os.abort()
+
+    def _compiled(self, module: Module) -> tuple[Built, bytes | None]:
+        limits = self._pocl.board.limits
         program = _cl._Program(self._context, unit(module))
         try:
             program._build(" ".join(options(module)).encode(), [self._device])
         except cl.Error as error:
             return refused(self._log(program) or str(error).encode(), EXTENSION, limits), None
-        except MemoryError:  # The module's, whose loss it is; what PoCL holds of it is in no state to go on with.
-            os.abort()
         binaries: Any = program.get_info(cl.program_info.BINARIES)
         data = bytes(binaries[0])
         log, entries = self._log(program), tuple(self._entries(program))
