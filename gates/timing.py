@@ -136,7 +136,7 @@ def judge_watched(
     """Rule 3: rule 2, and what the board did not tell is said."""
     yield from judge(subject, facts, series, settings)
     if facts.pace is not None:
-        yield from timed.hidden(timed.from_series(facts, series, facts.pace.pace, len(program.outputs(subject))))
+        yield from timed.hidden(timed.seen_events(facts, series))
 
 
 class _Windows:

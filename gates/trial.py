@@ -121,7 +121,7 @@ def judge_watched(
         counts = isinstance(each, Note) or _counts(settings, seen, found)
         yield each if counts else each.model_copy(update={"holds": None})
     yield from timed.notes(seen, found)
-    yield from timed.hidden(seen)
+    yield from timed.hidden(window.around.events for window in seen)
 
 
 def _judge(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from operator import ne
 from struct import unpack
@@ -55,7 +56,7 @@ class Attempt:
         """The arm of each segment."""
         return window_arms(self.candidate_first)
 
-    @property
+    @cached_property
     def window(self) -> Window:
         """The two ratios that it yields."""
         first, second, third, fourth = (reading.timed for reading in self.readings)

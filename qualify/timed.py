@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -141,13 +141,18 @@ class Named(Protocol):
 def from_series(facts: Named, series: Series, pace: Pace, outputs: int) -> tuple[Seen, ...]:
     """The windows again. Raises ValueError for series that no measurement gives."""
     attempts = readings.from_series(series, pace, outputs)
-    rows = zip(series["processes"], series["events"], series["clocks"], attempts, strict=True)
+    rows = zip(series["processes"], seen_events(facts, series), series["clocks"], attempts, strict=True)
     if any(after < before for before, after in pairwise(series["processes"])):
         raise ValueError("windows of a process after those of a later one")
     return tuple(
-        Seen(process, Surroundings(_events(facts.event_names, bits), _clock(facts.clock_names, clock)), attempt)
-        for process, bits, clock, attempt in rows
+        Seen(process, Surroundings(events, _clock(facts.clock_names, clock)), attempt)
+        for process, events, clock, attempt in rows
     )
+
+
+def seen_events(facts: Named, series: Series) -> list[frozenset[str]]:
+    """What was seen around each window. Raises ValueError for what has no name."""
+    return [_events(facts.event_names, bits) for bits in series["events"]]
 
 
 def notes(windows: Sequence[Seen], found: Sifted) -> Iterator[Note]:
@@ -159,9 +164,9 @@ def notes(windows: Sequence[Seen], found: Sifted) -> Iterator[Note]:
         yield Note(name="clock_state", got="unknown", says="nothing tells the state of this board's clocks")
 
 
-def hidden(windows: Sequence[Seen]) -> Iterator[Note]:
-    """What of R10.8 the board did not tell of some window, which nothing of the kind can have rejected."""
-    names = sorted({event for window in windows for event in window.around.events if event.endswith(UNKNOWN)})
+def hidden(around: Iterable[frozenset[str]]) -> Iterator[Note]:
+    """What of R10.8 the board did not tell of some window's events, which nothing of the kind can have rejected."""
+    names = sorted({event for events in around for event in events if event.endswith(UNKNOWN)})
     if names:
         yield Note(name="watch", got=", ".join(names), says="what a board does not tell rejects no window")
 
