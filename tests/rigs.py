@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -30,8 +32,9 @@ from qualify.subject import Subject
 
 N = 1000
 TOOLKITS = ("simulated-1.0", "pocl-3.0")
-#: The first CUDA toolkit here: what the environment brings, or what was installed.
-CUDA = next((f"cuda-{major}.{minor}" for (major, minor), _ in cuda_toolkits.here()), "cuda-13.2")
+#: The CUDA toolkit that the environment brings, or the system has; what a user installed is another on each machine.
+RELEASE = next((release for release, _ in cuda_toolkits.here(cache=Path(os.devnull))), (13, 2))
+CUDA = f"cuda-{RELEASE[0]}.{RELEASE[1]}"
 #: Every device that is here.
 DEVICES = (*TOOLKITS, pytest.param(CUDA, marks=pytest.mark.gpu))
 ARGUMENTS = (

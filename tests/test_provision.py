@@ -9,8 +9,8 @@ import pytest
 from qualify import cuda_toolkits
 from qualify.errors import RigError, UsageError
 from qualify.provision import Row, install, lines, listed
+from tests.rigs import RELEASE
 
-RELEASE = next(cuda_toolkits.here())[0]
 VERSION = f"{RELEASE[0]}.{RELEASE[1]}"
 
 

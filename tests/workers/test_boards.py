@@ -13,9 +13,8 @@ from qualify.children import Job, Nursery
 from qualify.domain import Board, Limits
 from qualify.errors import RigError
 from qualify.toolkits import Toolkit, board_nodes, driver_environment
+from tests.rigs import CUDA, RELEASE
 
-RELEASE = next(cuda_toolkits.here())[0]
-TOOLKIT = f"cuda-{RELEASE[0]}.{RELEASE[1]}"
 ELSEWHERE = "sm_86"  # No machine that qualifies has this board and another one first.
 DEVICE = Limits(block_threads=1024, shared_bytes=99 << 10, memory_bytes=5, source="driver")
 TABLE = Limits(block_threads=512, parameter_bytes=32_764, source="table")
@@ -23,7 +22,7 @@ TABLE = Limits(block_threads=512, parameter_bytes=32_764, source="table")
 
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
-    with Rig.open(TOOLKIT, ELSEWHERE) as opened:
+    with Rig.open(CUDA, ELSEWHERE) as opened:
         yield opened
 
 
@@ -31,7 +30,7 @@ def test_a_rig_without_its_board_knows_the_target(rig: Rig) -> None:
     assert (rig.board, rig.domain_arch) == (None, ELSEWHERE)
     assert rig.limits.shared_bytes == 99 << 10
     digest = cuda_toolkits.digest(cuda_toolkits.files(*cuda_toolkits.find(RELEASE)))
-    assert rig.toolkit_build.startswith(f"{TOOLKIT}.")
+    assert rig.toolkit_build.startswith(f"{CUDA}.")
     assert rig.toolkit_build.endswith(f"-{digest}")
 
 
@@ -59,7 +58,7 @@ def test_an_architecture_that_no_board_has_is_refused(arch: str, says: str) -> N
     if arch == "native" and board_nodes():
         return
     with pytest.raises(RigError, match=says):
-        Rig.open(TOOLKIT, arch)
+        Rig.open(CUDA, arch)
 
 
 def test_a_device_that_compiles_has_one_architecture() -> None:
