@@ -37,7 +37,7 @@ demo: $(READY) ## screen kernels on this machine's CPU, promote one, close its a
 test: $(READY) ## lint and every test, side by side
 	$(MAKE) --no-print-directory --jobs 2 lint suite
 
-suite: $(READY) ## every test, a process a core
+suite: $(READY) ## every test, side by side
 	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 gpu: $(READY) ## every test that needs a board, on a machine that has one

@@ -73,8 +73,8 @@ def serves(system: os.statvfs_result) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """How many processes `pytest -n auto` has: one a core, but one alone where there is a board."""
-    return 1 if nvidia_devices() else min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+    """How many processes `pytest -n auto` has: one more than cores, since tests wait too, or one beside a board."""
+    return 1 if nvidia_devices() else min(len(os.sched_getaffinity(0)) + 1, MOST_PROCESSES)
 
 
 def pytest_configure(config: pytest.Config) -> None:
